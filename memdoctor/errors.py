@@ -1,0 +1,51 @@
+"""One tree of errors that a user can act on; everything else is a bug and keeps its traceback.
+
+MemdoctorError
+├── UsageError        exit 2   the command line or a setting is wrong
+├── InputError        exit 5   a file, model or GPU name is missing, unreadable or unsupported
+└── MeasureError      exit 6   what was asked could not be probed here
+    └── WorkerError   exit 6   the worker process died, hung or was killed
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MemdoctorError(Exception):
+    """Something the user can act on: what happened, why, and what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """The whole message on up to three lines."""
+        lines = [self.what, self.why and f"  why: {self.why}", self.hint and f"  try: {self.hint}"]
+        return "\n".join(line for line in lines if line)
+
+
+class UsageError(MemdoctorError):
+    """The command line or a setting is wrong."""
+
+    exit_code = 2
+
+
+class InputError(MemdoctorError):
+    """An input is missing, unreadable or unsupported."""
+
+    exit_code = 5
+
+
+class MeasureError(MemdoctorError):
+    """What was asked could not be probed on this machine, or with this model."""
+
+    exit_code = 6
+
+
+class WorkerError(MeasureError):
+    """The worker process that runs the probe died, hung or was killed."""

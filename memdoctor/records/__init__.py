@@ -1,0 +1,35 @@
+"""The vocabulary: small frozen records that every layer speaks, one word per concept.
+
+Bytes are plain ``int`` everywhere; units exist only in :mod:`memdoctor.units`. Records check themselves when
+they are built, so a record that exists adds up. Nothing here imports torch, reads a file or knows a command line.
+"""
+
+from memdoctor.records.breakdown import Breakdown
+from memdoctor.records.diagnosis import (
+    Budget,
+    Change,
+    Diagnosis,
+    Finding,
+    ModuleUse,
+    Peak,
+    PhaseLine,
+    PhaseUse,
+    Plan,
+    Prediction,
+    PredictionCheck,
+    Remedy,
+    Scaling,
+    TensorGroup,
+    Toggle,
+    Verdict,
+)
+from memdoctor.records.examination import Completed, Examination, Outcome, Provenance, RanOut
+from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
+from memdoctor.records.workload import Attention, Device, Precision, Task, Workload
+
+__all__ = [
+    "Attention", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device", "Diagnosis", "Event",
+    "Examination", "Finding", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan",
+    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "Remedy", "Scaling", "SegmentEvent", "Task",
+    "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
+]  # fmt: skip

@@ -1,0 +1,55 @@
+"""One workload on one device, step by step: the saved file from which everything downstream starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memdoctor.records.timeline import Timeline
+from memdoctor.records.workload import Device, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Every step ran to its end on this device."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanOut:
+    """The step ran out of memory: a result, not a crash. ``event`` is the timeline event that could not be served.
+
+    A simulated step then goes on without a limit, so that the timeline still shows what it would have needed.
+    """
+
+    requested_bytes: int
+    free_bytes: int
+    event: int
+
+
+Outcome = Completed | RanOut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """How the evidence was obtained: ``mode`` is ``simulated`` or ``measured``."""
+
+    mode: str
+    memdoctor: str
+    torch: str
+    transformers: str
+    python: str
+    created: str
+    model_source: str
+    attention_kernels: tuple[str, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """One workload on one device, step by step: the saved file from which everything downstream starts."""
+
+    workload: Workload
+    device: Device
+    provenance: Provenance
+    outcome: Outcome
+    timeline: Timeline

@@ -1,0 +1,144 @@
+"""The real model class for a workload, built with made-up weights on the CPU: memory needs shapes, not values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from transformers import initialization
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from memdoctor.errors import InputError, MeasureError
+from memdoctor.records import Attention, Task, Workload
+
+_AUTO_CLASSES = {
+    Task.SEQUENCE_CLASSIFICATION: modeling_auto.AutoModelForSequenceClassification,
+    Task.TOKEN_CLASSIFICATION: modeling_auto.AutoModelForTokenClassification,
+    Task.QUESTION_ANSWERING: modeling_auto.AutoModelForQuestionAnswering,
+    Task.MULTIPLE_CHOICE: modeling_auto.AutoModelForMultipleChoice,
+    Task.MASKED_LM: modeling_auto.AutoModelForMaskedLM,
+    Task.NEXT_SENTENCE: modeling_auto.AutoModelForNextSentencePrediction,
+    Task.BASE: modeling_auto.AutoModel,
+}
+
+
+def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
+    """The config object for these config.json facts and this workload.
+
+    Raises:
+        InputError: the model type is unknown to the installed transformers.
+    """
+    facts = {key: value for key, value in config.items() if key not in ("model_type", "architectures", "dtype")}
+    model_type = config.get("model_type")
+    if model_type not in CONFIG_MAPPING:
+        raise InputError(
+            f"model type {model_type!r} of {workload.model} is unknown to the installed transformers",
+            hint="upgrade transformers, or check model_type in the model's config.json",
+        )
+    built = CONFIG_MAPPING[model_type](**facts)
+    if workload.task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
+        built.num_labels = workload.num_labels
+    built.use_cache = False
+    return built
+
+
+def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Module:
+    """The model in fp32 on the current default device, its head and switches as the workload says.
+
+    Weights are allocated and not initialised. Works inside a fake mode.
+
+    Raises:
+        InputError: the model has no such task head, or no such attention implementation.
+        MeasureError: the freeze patterns leave nothing to train.
+    """
+    built = build_config(config, workload)
+    auto = _AUTO_CLASSES[workload.task]
+    if type(built) not in auto._model_mapping:
+        raise InputError(
+            f"{workload.model} ({built.model_type}) has no {workload.task.value} head in transformers",
+            hint=f"--task with one of: {', '.join(_tasks_of(type(built)))}",
+        )
+    model = _instantiate(auto, built, workload)
+    model.tie_weights()
+    if workload.gradient_checkpointing:
+        _checkpoint(model, workload)
+    _freeze(model, workload)
+    assert isinstance(model, torch.nn.Module)
+    return model
+
+
+def _instantiate(auto: Any, built: Any, workload: Workload) -> Any:
+    wanted = {} if workload.attention is None else {"attn_implementation": workload.attention.value}
+    try:
+        with initialization.no_init_weights():
+            return auto.from_config(built, dtype=torch.float32, **wanted)
+    except (ValueError, ImportError) as error:
+        if workload.attention is None:
+            raise
+        raise InputError(
+            f"{workload.model} has no {workload.attention.value} attention in transformers",
+            why=str(error).strip().partition(". ")[0],
+            hint="leave --attn-implementation out, or --attn-implementation eager",
+        ) from error
+
+
+def attention_of(model: Any) -> Attention:
+    """The attention implementation that the model was built with."""
+    return Attention(model.config._attn_implementation or "eager")
+
+
+def _tasks_of(config_class: type) -> list[str]:
+    return [task.value for task, auto in _AUTO_CLASSES.items() if config_class in auto._model_mapping]
+
+
+def _checkpoint(model: Any, workload: Workload) -> None:
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    name = next(iter(inspect.signature(enable).parameters))
+    try:
+        enable(**{name: {"use_reentrant": workload.use_reentrant}})
+    except ValueError as error:
+        raise InputError(
+            f"{workload.model} cannot checkpoint its activations", why=str(error), hint="--no-gradient-checkpointing"
+        ) from error
+
+
+def _freeze(model: torch.nn.Module, workload: Workload) -> None:
+    for pattern in workload.freeze:
+        matched = [parameter for name, parameter in model.named_parameters() if fnmatch(name, pattern)]
+        if not matched:
+            example = next(iter(model.named_parameters()))[0]
+            raise InputError(
+                f"--freeze {pattern!r} matches no parameter of {workload.model}",
+                hint=f"a shell pattern over names like {example!r}, e.g. '*embeddings*'",
+            )
+        for parameter in matched:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise MeasureError("nothing is left to train: --freeze matches every parameter", hint="freeze fewer of them")
+
+
+def move(model: torch.nn.Module, device: torch.device) -> None:
+    """``model.to(device)``, in the same order, for fake tensors too (which ``Module.to`` cannot swap).
+
+    Tied weights stay tied.
+    """
+    moved: dict[int, Any] = {}
+
+    def once(tensor: torch.Tensor) -> Any:
+        if id(tensor) not in moved:
+            there = tensor.detach().to(device)
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            moved[id(tensor)] = torch.nn.Parameter(there, tensor.requires_grad) if is_parameter else there
+        return moved[id(tensor)]
+
+    def visit(module: torch.nn.Module) -> None:
+        for child in module.children():
+            visit(child)
+        for owned in (module._parameters, module._buffers):
+            owned.update({name: once(tensor) for name, tensor in owned.items() if tensor is not None})
+
+    visit(model)

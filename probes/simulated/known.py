@@ -1,0 +1,146 @@
+"""Answers to operators that ask for data, where the workload knows the answer.
+
+A fake tensor has no values, and a model that asks for one (``mask.all()``, ``.item()``, ``nonzero``) would stop.
+But token ids, masks and labels are known: the probe made them. Every integer or boolean tensor computed from
+known ones carries the recipe of its value; only when a value is asked for is the recipe run, on the CPU. What
+rests on floating-point data is refused, naming the operator and the line of the model.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from memdoctor.errors import MeasureError
+
+_RECIPE = "_memdoctor_recipe"
+_ASKS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+_ZERO = torch.zeros(())
+_DEVICE_OF = torch.ops.prim.device.default
+_FINITE_CHECK = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_.default
+_FACTORIES = {"arange", "zeros", "ones", "full", "scalar_tensor", "tril_indices"}
+
+
+@dataclass(slots=True)
+class Recipe:
+    """How to compute a tensor's value: a finished value, or an operator on other recipes."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: torch.Tensor | None = None
+
+    def cook(self) -> torch.Tensor:
+        """The value, on the CPU; computed once."""
+        if self.value is None:
+            out = self.func(*tree_map(_cooked, self.args), **tree_map(_cooked, self.kwargs))
+            assert isinstance(out, torch.Tensor)
+            self.value, self.args, self.kwargs = out, (), {}
+        return self.value
+
+
+def _cooked(item: Any) -> Any:
+    if isinstance(item, Recipe):
+        return item.cook()
+    return torch.device("cpu") if isinstance(item, torch.device) else item
+
+
+def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Note that the fake ``tensor`` has this real CPU ``value``."""
+    setattr(tensor, _RECIPE, (tensor._version, Recipe(None, (), {}, value)))
+
+
+def _recipe_of(tensor: torch.Tensor) -> Recipe | None:
+    version, recipe = getattr(tensor, _RECIPE, (None, None))
+    return recipe if version == tensor._version else None  # changed in place since: no longer known
+
+
+class KnownValues(TorchDispatchMode):
+    """Carries recipes along and answers what they can answer. Enter it above the fake mode and the tracker."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and being wrapped for it costs time at every operator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Answer an operator that asks for data; run any other, and note the recipe of what it returns."""
+        if func is _DEVICE_OF and type(args[0]) is FakeTensor:  # most dispatches are this question: answer it here
+            return args[0].fake_device
+        kwargs = kwargs or {}
+        if _asks_for_data(func):
+            return self._answer(func, args, kwargs)
+        out = func(*args, **kwargs)
+        if func is _FINITE_CHECK:
+            remember(args[1], _ZERO)  # found_inf: the ordinary step, whose gradients are finite
+        if isinstance(out, FakeTensor) and not out.dtype.is_floating_point and not func._schema.is_mutable:
+            recipe = _recipe_for(func, args, kwargs)
+            if recipe is not None:
+                setattr(out, _RECIPE, (out._version, recipe))
+        return out
+
+    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        recipe = _recipe_for(func, args, kwargs)
+        if recipe is None:
+            return self._ask_fake(func, args, kwargs)
+        with _outside_modes():
+            out = func(*tree_map(_cooked, recipe.args), **tree_map(_cooked, recipe.kwargs))
+        return tree_map(lambda leaf: _as_fake(leaf, args) if isinstance(leaf, torch.Tensor) else leaf, out)
+
+    def _ask_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return func(*args, **kwargs)  # a constant that the fake mode itself knows
+        except Exception as error:
+            where = _line_of_model()
+            raise MeasureError(
+                f"the model's code asks for data that a simulated GPU does not have: {func} at {where}",
+                why="the answer depends on floating-point values, which are never computed here",
+                hint="measure this model on a GPU",
+            ) from error
+
+
+@cache
+def _asks_for_data(func: Any) -> bool:
+    return any(tag in func.tags for tag in _ASKS)
+
+
+def _recipe_for(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recipe | None:
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not tensors and func.overloadpacket.__name__ not in _FACTORIES:
+        return None
+    if any(isinstance(t, FakeTensor) and _recipe_of(t) is None for t in tensors):
+        return None
+
+    def replace(item: Any) -> Any:
+        return _recipe_of(item) if isinstance(item, FakeTensor) else item
+
+    return Recipe(func, tree_map(replace, args), tree_map(replace, kwargs))
+
+
+def _as_fake(value: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+    source = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, FakeTensor))
+    fake = torch.empty(value.shape, dtype=value.dtype, device=source.device)
+    remember(fake, value)
+    return fake
+
+
+def _outside_modes() -> Any:
+    return torch.utils._python_dispatch._disable_current_modes()
+
+
+def _line_of_model() -> str:
+    own = str(Path(__file__).parent.parent)
+    libraries = (str(Path(torch.__file__).parent), own)
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith(libraries):
+            return f"{frame.filename}:{frame.lineno}"
+    return "an unknown line"

@@ -1,0 +1,229 @@
+"""The simulated probe: the real training step on a GPU that is not there, its memory to the byte."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from memdoctor import __version__
+from memdoctor.probes.attribution import category_of
+from memdoctor.probes.batches import make_batch
+from memdoctor.probes.models import attention_of, build_model, move
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.optimizers import build_optimizer
+from memdoctor.probes.simulated import composites, device as simulated_device, known
+from memdoctor.probes.simulated.allocator.replay import Replay, replay
+from memdoctor.probes.simulated.attention import SimulatedAttention
+from memdoctor.probes.simulated.autocast import SimulatedAutocast
+from memdoctor.probes.simulated.workspaces import cublas_workspace_bytes, uses_cublas
+from memdoctor.probes.step import Batch, Job, train
+from memdoctor.probes.tracker import Mark, Tracker, watching
+from memdoctor.records import (
+    Attention, Block, Completed, Device, Examination, Outcome, PhaseName, Precision, Provenance, RanOut,
+    SegmentEvent, Timeline, Workload,
+)  # fmt: skip
+
+STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
+
+_AUTOCAST_DTYPES = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+# The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
+_HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
+
+
+def simulate(
+    workload: Workload, device: Device, config: Mapping[str, Any], model_source: str, steps: int = STEPS
+) -> Examination:
+    """Run ``steps`` optimizer steps of ``workload`` on a simulated ``device``.
+
+    ``config`` holds the facts of the model's config.json, ``model_source`` says where they are from.
+
+    Raises:
+        InputError: the model, head, attention or optimizer does not exist.
+        MeasureError: this torch cannot host a simulated GPU, or the model's code asks for data.
+    """
+    started = time.perf_counter()
+    gpu = _gpu()
+    gpu.attention.capability = device.capability
+    gpu.attention.chosen.clear()
+    with FakeTensorMode() as fake:
+        model = build_model(config, workload)
+    workload = replace(workload, attention=attention_of(model))
+    tracker = _run(workload, device, model, fake, gpu, steps)
+    timeline, outcome = _with_allocator(tracker, device)
+    kernels = gpu.attention.chosen if workload.attention is Attention.SDPA else {"eager"}
+    provenance = Provenance(
+        mode="simulated", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
+        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model_source=model_source, attention_kernels=tuple(sorted(kernels)),
+        seconds=round(time.perf_counter() - started, 3),
+    )  # fmt: skip
+    return Examination(workload, device, provenance, outcome, timeline)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """What is registered with this process's PyTorch, once."""
+
+    device: torch.device
+    attention: SimulatedAttention
+    autocast: SimulatedAutocast
+    composites: Any
+
+
+@cache
+def _gpu() -> _Gpu:
+    torch_device = simulated_device.register()
+    attention = SimulatedAttention((0, 0))
+    attention.install("AutogradPrivateUse1")
+    autocast = SimulatedAutocast(torch_device.type)
+    autocast.install()
+    # transformers passes over data-dependent shortcuts when it sees a fake tensor; a real run takes them.
+    transformers.utils.import_utils.is_fake_tensor = lambda tensor: False
+    return _Gpu(torch_device, attention, autocast, composites.install("AutogradPrivateUse1"))
+
+
+def _run(
+    workload: Workload, device: Device, model: torch.nn.Module, fake: FakeTensorMode, gpu: _Gpu, steps: int
+) -> Tracker:
+    """Move the model from the host to the simulated GPU and train it there, all of it watched."""
+    clock = ModuleClock()
+    cublas = _Cublas(cublas_workspace_bytes(device.capability))
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
+    cublas.tracker = tracker
+    gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
+    with _no_collection(), fake, tracker, known.KnownValues(), watching(tracker, clock, model):
+        tracker.begin(0, PhaseName.SETUP)
+        move(model, gpu.device)
+        _mark_model(model, tracker)
+        job = _job(workload, model, fake, gpu)
+        train(job, _Watch(tracker, clock), steps)
+        tracker.finish()
+    return tracker
+
+
+def _job(workload: Workload, model: torch.nn.Module, fake: FakeTensorMode, gpu: _Gpu) -> Job:
+    batches = 0
+
+    def next_batch() -> Batch:
+        nonlocal batches
+        batches += 1
+        with torch.utils._python_dispatch._disable_current_modes():
+            real = make_batch(model, model.config, workload, seed=batches)
+        return {name: _on_gpu(value, fake, gpu.device) for name, value in real.items()}
+
+    def autocast() -> AbstractContextManager[Any]:
+        dtype = _AUTOCAST_DTYPES.get(workload.precision)
+        return gpu.autocast.region(dtype) if dtype else nullcontext()
+
+    scaler = torch.amp.GradScaler(gpu.device.type, enabled=workload.precision is Precision.FP16)
+    return Job(workload, model, build_optimizer(workload.optimizer, model), next_batch, autocast, scaler)
+
+
+def _on_gpu(value: torch.Tensor, fake: FakeTensorMode, torch_device: torch.device) -> torch.Tensor:
+    moved = fake.from_tensor(value).to(torch_device)
+    if not value.is_floating_point():
+        known.remember(moved, value)
+    return moved
+
+
+def _mark_model(model: torch.nn.Module, tracker: Tracker) -> None:
+    for parameter in model.parameters():
+        tracker.mark(parameter, Mark.PARAMETER)
+    for buffer in model.buffers():
+        tracker.mark(buffer, Mark.BUFFER)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Tells the tracker what the training step shows of phases and owners."""
+
+    tracker: Tracker
+    clock: ModuleClock
+
+    def begin(self, step: int, name: PhaseName) -> None:
+        self.clock.leave()
+        self.tracker.begin(step, name)
+
+    def inputs(self, batch: Batch) -> None:
+        for tensor in batch.values():
+            self.tracker.mark(tensor, Mark.INPUT)
+
+    def gradients(self, model: torch.nn.Module) -> None:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                self.tracker.mark(parameter.grad, Mark.GRADIENT)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    self.tracker.mark(value, Mark.OPTIMIZER_STATE)
+
+
+@dataclass(slots=True)
+class _Cublas:
+    """Opens a cuBLAS workspace at the first matrix product of each thread: forward's and backward's."""
+
+    nbytes: int
+    tracker: Tracker | None = None
+    seen: set[bool] | None = None
+
+    def after_op(self, func: Any) -> None:
+        if self.tracker is None or not uses_cublas(func):
+            return
+        backward = self.tracker.phases[-1].name is PhaseName.BACKWARD
+        self.seen = self.seen or set()
+        if backward not in self.seen:
+            self.seen.add(backward)
+            self.tracker.open_workspace(f"cublas workspace ({'backward' if backward else 'forward'} thread)", self.nbytes)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's cyclic collector runs when it likes; without it the same workload gives the same bytes."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _with_allocator(tracker: Tracker, device: Device) -> tuple[Timeline, Outcome]:
+    """Replay on this card; where that runs out, once more without a limit, to show what it would have taken."""
+    limited = replay(tracker.events, capacity_bytes=device.allocator_limit_bytes)
+    if limited.ran_out is None:
+        return _timeline(tracker, limited), Completed()
+    full = limited.ran_out
+    return _timeline(tracker, replay(tracker.events)), RanOut(full.requested_bytes, full.free_bytes, full.event)
+
+
+def _timeline(tracker: Tracker, replayed: Replay) -> Timeline:
+    allocated: dict[int, tuple[int, int]] = {}
+    before = 0
+    for event, address, after in zip(tracker.events, replayed.addresses, replayed.allocated, strict=True):
+        if event.delta_bytes > 0:
+            allocated[event.block] = (after - before, address)
+        before = after
+    blocks = tuple(
+        Block(
+            bytes=draft.bytes, category=category_of(draft), module=draft.module, op=draft.op, dtype=draft.dtype,
+            shape=draft.shape, allocated_bytes=allocated[index][0], address=allocated[index][1],
+        )
+        for index, draft in enumerate(tracker.blocks)
+    )  # fmt: skip
+    segments = tuple(SegmentEvent(item.event, item.delta_bytes) for item in replayed.segment_events)
+    return Timeline(blocks, tuple(tracker.events), tuple(tracker.phases), segments)
