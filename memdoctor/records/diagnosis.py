@@ -93,7 +93,7 @@ class TensorGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseLine:
-    """A phase's peak as a line: ``fixed_bytes + batch_size x per_sample_bytes``, from batch 1 and 2."""
+    """A phase's peak as a line: ``fixed_bytes + batch_size x per_sample_bytes``, from two small batches."""
 
     step: int
     name: str
@@ -103,7 +103,7 @@ class PhaseLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What batch 1 and 2 say of another batch size. ``reserved_bytes`` is unknown where their steps differ in kind."""
+    """What two small batches say of another. ``reserved_bytes`` is unknown where their steps differ in kind."""
 
     batch_size: int
     seq_length: int
@@ -127,15 +127,16 @@ class PredictionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """How memory grows with the batch: phase by phase, at the target's length and settings.
+    """How memory grows with the batch, at the target's length and settings.
 
-    ``method`` says how: ``event by event`` where the steps at batch 1 and 2 are the same sequence of events
-    (every event's size is then a line in the batch size, and the prediction is replayed through the
-    allocator), else ``phase by phase`` (each phase's peak is taken as a line). ``fixed_bytes`` and
+    ``method`` says how: ``event by event`` where the steps at the two batch sizes ``from_batches`` are the same
+    sequence of events (every event's size is then a line in the batch size, and the prediction is replayed
+    through the allocator), else ``phase by phase`` (each phase's peak is taken as a line). ``fixed_bytes`` and
     ``per_sample_bytes`` are those of the phase that is the target's peak.
     """
 
     method: str
+    from_batches: tuple[int, int]
     per_sample_bytes: int
     fixed_bytes: int
     phases: tuple[PhaseLine, ...]
@@ -231,6 +232,11 @@ class Diagnosis:
     plan: tuple[Plan, ...] = ()
     budgets: tuple[Budget, ...] = ()
     assumed: tuple[str, ...] = field(default=())
+
+    @property
+    def fits(self) -> bool:
+        """The verdict in one word."""
+        return self.verdict.fits
 
     def __post_init__(self) -> None:
         """The parts sum to the card, to the peak, and the verdict agrees with what is free."""

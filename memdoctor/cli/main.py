@@ -1,0 +1,109 @@
+"""The group of commands, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import rich_click as click
+
+from memdoctor import __version__
+from memdoctor.errors import MemdoctorError
+
+EXIT_BUG = 1
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "diagnose": "Why does (or did) this run not fit, and what makes it fit?",
+    "probe": "One step of one workload; writes the examination.",
+    "report": "Render a saved examination or diagnosis again.",
+    "models": "The checkpoints that the catalogue knows.",
+    "gpus": "The GPUs that the catalogue knows.",
+    "env": "The environment, for a bug report.",
+    "schema": "JSON Schema of the report.",
+}
+
+
+class Commands(click.RichGroup):
+    """Loads a command's module when it is called: help and completion need none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of the README."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command called ``name``."""
+        if name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"memdoctor.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command, or say what was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.message.rstrip('.')}.{_suggestion(args[0])}", ctx) from error
+
+
+def _suggestion(word: str) -> str:
+    if os.path.exists(word) and word.endswith((".json", ".gz")):
+        return f" Did you mean memdoctor report {word}?"
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    return f" Did you mean {near[0]}?" if near else f" The commands are {', '.join(COMMANDS)}."
+
+
+def _normalise(name: str) -> str:
+    """Options may be written with underscores, as in Python and in TrainingArguments."""
+    return name.replace("_", "-") if not name.startswith("adamw_") else name
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: memdoctor diagnose --model bert-base-uncased",
+)
+@click.version_option(__version__, prog_name="memdoctor")
+def memdoctor() -> None:
+    """Find out why BERT fine-tuning runs out of GPU memory, byte by byte, with or without a GPU."""
+
+
+def main() -> NoReturn:
+    """Run the command line; ends the process with one of the exit codes of the documentation."""
+    try:
+        code = memdoctor.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except MemdoctorError as error:
+        click.echo(f"Error: {error}", err=True)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        code = _bug(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _bug(error: Exception) -> int:
+    import traceback
+
+    if {"-v", "--verbose"} & set(sys.argv):
+        traceback.print_exc()
+    else:
+        click.echo(f"Internal error: {_last_line(error)}", err=True)
+        click.echo("  This is a bug of memdoctor. Run it again with -v for the traceback, and report that.", err=True)
+    return EXIT_BUG
+
+
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"

@@ -1,0 +1,111 @@
+"""Options that several commands share: the same word everywhere, by Hugging Face's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import rich_click as click
+
+from memdoctor.records import Attention, Precision, Task
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+POSITIVE = click.IntRange(min=1)
+
+WORKLOAD = (
+    click.option("--model", "-m", metavar="NAME", required=True, help="A hub name, a directory or a config.json."),
+    click.option("--task", type=click.Choice([task.value for task in Task]), help="The head on the encoder."),
+    click.option("--num-labels", type=POSITIVE, help="Labels of the head; choices for multiple-choice."),
+    click.option(
+        "-b", "--batch-size", "--per-device-train-batch-size", "batch_size", type=POSITIVE,
+        help="Per-device batch size.",
+    ),
+    click.option("-s", "--seq-length", "--max-seq-length", "seq_length", type=POSITIVE, help="Tokens in a sequence."),
+    click.option("--gradient-accumulation-steps", type=POSITIVE, help="Micro-batches in an optimizer step."),
+    click.option("--optim", "optimizer", metavar="NAME", help="The Trainer's name of the optimizer."),
+    click.option("--fp16/--no-fp16", "fp16", default=None, help="Autocast to fp16, with loss scaling."),
+    click.option("--bf16/--no-bf16", "bf16", default=None, help="Autocast to bf16."),
+    click.option(
+        "--precision", type=click.Choice([precision.value for precision in Precision]), help="The same in one word."
+    ),
+    click.option(
+        "--gradient-checkpointing/--no-gradient-checkpointing",
+        "--activation-checkpointing/--no-activation-checkpointing",
+        "gradient_checkpointing", default=None, help="Recompute activations in backward.",
+    ),
+    click.option("--use-reentrant/--no-use-reentrant", default=None, help="The kind of checkpointing."),
+    click.option(
+        "--attn-implementation", "--attention", "attention",
+        type=click.Choice([*(kind.value for kind in Attention), "flash_attention_2"]), help="As in from_pretrained.",
+    ),
+    click.option("--padded/--no-padded", default=None, help="Whether rows of the batch are padded."),
+    click.option("--max-grad-norm", type=click.FloatRange(min=0), help="Clip gradients to this norm; 0: do not."),
+    click.option("--freeze", multiple=True, metavar="PATTERN", help="Parameters not to train, e.g. '*embeddings*'."),
+    click.option("--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"])),
+    click.option("--world-size", type=POSITIVE, help="GPUs that train together."),
+)  # fmt: skip
+DEVICE = (
+    click.option("--gpu", metavar="NAME", help="T4, A100-40GB, RTX3090 ...: see memdoctor gpus."),
+    click.option("--memory", metavar="SIZE", help='The card has this much instead, e.g. "8 GiB".'),
+    click.option(
+        "--backend", type=click.Choice(["auto", "gpu", "simulated", "cpu"]), default="auto", show_default=True,
+        help="Where the step runs.",
+    ),
+    click.option("--offline", is_flag=True, help="Do not ask the model hub."),
+    click.option(
+        "--time-limit", type=click.FloatRange(min=0, min_open=True), default=300.0, show_default=True,
+        metavar="SECONDS", help="For one probe.",
+    ),
+)  # fmt: skip
+OUTPUT = (
+    click.option(
+        "-o", "--output", "outputs", type=click.Path(path_type=Path), multiple=True, metavar="PATH",
+        help="Write here too; the suffix decides the format. Repeatable.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there."),
+    click.option("-f", "--force", is_flag=True, help="Overwrite files."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress."),
+    click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an internal error."),
+)  # fmt: skip
+TOP = (click.option("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
+
+
+def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[_F], _F]:
+    """Decorate a command with groups of options, in the order given."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def settings_of(given: dict[str, Any]) -> dict[str, Any]:
+    """From the options of :data:`WORKLOAD` to fields of a Workload; what was not said is ``None``.
+
+    Raises:
+        click.UsageError: two options that contradict each other.
+    """
+    settings = {name: value for name, value in given.items() if name not in ("model", "fp16", "bf16", "freeze")}
+    settings["precision"] = _precision(given)
+    settings["task"] = Task(given["task"]) if given["task"] else None
+    if given["attention"] == "flash_attention_2":
+        raise click.UsageError(
+            "--attn-implementation flash_attention_2 cannot be simulated: its operators are a package of their own. "
+            "sdpa runs flash attention from compute capability 8.0 on in fp16 and bf16, and saves the same tensors."
+        )
+    settings["attention"] = Attention(given["attention"]) if given["attention"] else None
+    settings["freeze"] = tuple(given["freeze"]) or None
+    return settings
+
+
+def _precision(given: dict[str, Any]) -> Precision | None:
+    said = {Precision(given["precision"])} if given["precision"] else set()
+    said |= {kind for kind in (Precision.FP16, Precision.BF16) if given[kind.value]}
+    if len(said) > 1:
+        raise click.UsageError(f"--{' and --'.join(sorted(said))} contradict each other: choose one.")
+    if said:
+        return said.pop()
+    return Precision.FP32 if False in (given["fp16"], given["bf16"]) else None

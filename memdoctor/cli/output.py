@@ -1,0 +1,82 @@
+"""What commands print and write: reports to standard output, progress and files' names to standard error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from memdoctor.errors import UsageError
+
+JSON_SUFFIXES = (".json", ".gz")
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def check_outputs(outputs: Sequence[Path], *, force: bool) -> None:
+    """Refuse before the work what could not be written after it.
+
+    Raises:
+        UsageError: a format that is not there.
+        InputError: a file that exists, or cannot be written.
+    """
+    from memdoctor.storage import check_writable
+
+    for path in outputs:
+        if path.suffix not in JSON_SUFFIXES or (path.suffix == ".gz" and path.suffixes[-2:-1] != [".json"]):
+            raise UsageError(
+                f"cannot write {path}",
+                why=f"there is no report format {path.suffix or 'without a suffix'} in this version",
+                hint="a name that ends in .json or .json.gz",
+            )
+        check_writable(path, force=force)
+
+
+def write_all(outputs: Sequence[Path], document: Mapping[str, Any], *, force: bool) -> None:
+    """Write the document to every path, and say so."""
+    from memdoctor.storage import write_document
+
+    for path in outputs:
+        write_document(path, document, force=force)
+        click.echo(f"wrote {path}", err=True)
+
+
+def next_command(text: str) -> None:
+    """The closing line: what to try next."""
+    click.echo(f"next: {text}", err=True)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A line on standard error that tells which probe is done: rewritten on a terminal, one at the end elsewhere."""
+    if quiet:
+        yield None
+        return
+    started = time.monotonic()
+    live = sys.stderr.isatty()
+
+    def tell(done: int, total: int, what: str) -> None:
+        text = f"probed {done} of {total} ({what}), {time.monotonic() - started:.0f} s"
+        if live:
+            width = shutil.get_terminal_size().columns - 1
+            click.echo(f"\r\033[K{text[:width]}", nl=False, err=True)
+        elif done == total:
+            click.echo(f"probed {total} workloads in {time.monotonic() - started:.0f} s", err=True)
+
+    if live:
+        click.echo("starting torch ...", nl=False, err=True)
+    try:
+        yield tell
+    finally:
+        if live:
+            click.echo("\r\033[K", nl=False, err=True)

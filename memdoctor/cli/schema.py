@@ -1,0 +1,16 @@
+"""``memdoctor schema``: JSON Schema of what memdoctor writes."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from memdoctor.cli.output import print_json
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(["diagnosis", "examination"]), default="diagnosis")
+def command(kind: str) -> None:
+    """JSON Schema of the report (diagnosis) or of a saved examination."""
+    from memdoctor.reports.documents import schema
+
+    print_json(schema(kind))

@@ -1,0 +1,171 @@
+"""From two small batches to any batch: event by event where their steps are the same sequence, else phase by phase.
+
+Batch 1 and 2 are those two, unless batch 1 is different in kind: with one row nothing is broadcast, so BERT sums no
+gradient over rows; then 2 and 3 are. Every storage of a training step is a fixed part plus a part per sample, so its size at any batch follows from its
+sizes at 1 and 2. Which event is the peak may change with the batch; taking the maximum last gets that right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from memdoctor.analysis import peak_of, phases_of
+from memdoctor.records import (
+    Event,
+    Examination,
+    Phase,
+    PhaseLine,
+    PhaseUse,
+    Prediction,
+    PredictionCheck,
+    Scaling,
+)
+
+LARGEST_BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the allocator needs for a sequence of events, and whether the card can serve it."""
+
+    reserved_bytes: int
+    fits: bool
+
+
+Replayer = Callable[[Sequence[Event]], Need]
+"""Replays events on the target's card; handed in, since the allocator belongs to the probes."""
+
+
+def scaling_of(small: Examination, next_: Examination, target: Examination, replayed: Replayer) -> Scaling:
+    """What two batch sizes one apart say of all others, beside the target's own probe."""
+    pair = _Pair(small, next_)
+    model = _EventModel(pair, replayed) if aligned(small, next_) else _PhaseModel(pair, target)
+    lines = pair.phase_lines()
+    batch = target.workload.batch_size
+    check = model.predict(batch)
+    probed = peak_of(target)
+    line = _line_of_peak(lines, check.phase)
+    return Scaling(
+        method=model.method,
+        from_batches=(small.workload.batch_size, next_.workload.batch_size),
+        per_sample_bytes=line.per_sample_bytes,
+        fixed_bytes=line.fixed_bytes,
+        phases=lines,
+        predicted=tuple(model.predict(size) for size in _batches(batch)),
+        largest_batch_that_fits=_largest(model),
+        check=PredictionCheck(
+            batch_size=batch,
+            predicted_allocated_bytes=check.allocated_bytes,
+            probed_allocated_bytes=probed.allocated_bytes,
+            difference_bytes=check.allocated_bytes - probed.allocated_bytes,
+            predicted_reserved_bytes=check.reserved_bytes,
+            probed_reserved_bytes=probed.reserved_bytes,
+        ),
+    )
+
+
+def aligned(one: Examination, two: Examination) -> bool:
+    """The two steps are the same operators, births and deaths in the same order; only sizes differ."""
+    left, right = one.timeline, two.timeline
+    return (
+        len(left.blocks) == len(right.blocks)
+        and all(a.op == b.op and a.module == b.module for a, b in zip(left.blocks, right.blocks, strict=True))
+        and [(e.block, e.delta_bytes > 0) for e in left.events] == [(e.block, e.delta_bytes > 0) for e in right.events]
+        and left.phases == right.phases
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two examinations whose batch sizes are one apart: every size in them is a line in the batch size."""
+
+    small: Examination
+    next: Examination
+
+    def line(self, small_bytes: int, next_bytes: int) -> tuple[int, int]:
+        """Fixed bytes and bytes per sample."""
+        each = next_bytes - small_bytes
+        return small_bytes - self.small.workload.batch_size * each, each
+
+    def phase_lines(self) -> tuple[PhaseLine, ...]:
+        """The line of each phase's peak."""
+
+        def line(first: PhaseUse, second: PhaseUse) -> PhaseLine:
+            fixed, each = self.line(first.peak_allocated_bytes, second.peak_allocated_bytes)
+            return PhaseLine(step=first.step, name=first.name, fixed_bytes=fixed, per_sample_bytes=each)
+
+        return tuple(map(line, phases_of(self.small), phases_of(self.next)))
+
+
+class _EventModel:
+    """Every block's bytes are a line in the batch size."""
+
+    method = "event by event"
+
+    def __init__(self, pair: _Pair, replayed: Replayer) -> None:
+        self._seq_length = pair.small.workload.seq_length
+        small, next_ = pair.small.timeline, pair.next.timeline
+        self._events, self._phases = small.events, small.phases
+        self._replayed = replayed
+        self._lines = [pair.line(a.bytes, b.bytes) for a, b in zip(small.blocks, next_.blocks, strict=True)]
+
+    def predict(self, batch: int) -> Prediction:
+        sizes = [fixed + batch * each for fixed, each in self._lines]
+        events = [Event(e.block, sizes[e.block] if e.delta_bytes > 0 else -sizes[e.block]) for e in self._events]
+        in_use, best, at = 0, 0, 0
+        for number, event in enumerate(events):
+            in_use += event.delta_bytes
+            if in_use > best:
+                best, at = in_use, number
+        need = self._replayed(events)
+        return Prediction(
+            batch_size=batch, seq_length=self._seq_length, allocated_bytes=best, reserved_bytes=need.reserved_bytes,
+            phase=_name_at(self._phases, at), fits=need.fits,
+        )  # fmt: skip
+
+
+class _PhaseModel:
+    """Every phase's peak is a line in the batch size; overhead is taken as what the target was probed to have."""
+
+    method = "phase by phase"
+
+    def __init__(self, pair: _Pair, target: Examination) -> None:
+        self._seq_length = target.workload.seq_length
+        self._lines = pair.phase_lines()
+        peak = peak_of(target)
+        self._overhead = peak.reserved_bytes - peak.allocated_bytes
+        self._limit = target.device.allocator_limit_bytes
+
+    def predict(self, batch: int) -> Prediction:
+        def at(line: PhaseLine) -> int:
+            return line.fixed_bytes + batch * line.per_sample_bytes
+
+        highest = max(self._lines, key=at)
+        return Prediction(
+            batch_size=batch, seq_length=self._seq_length, allocated_bytes=at(highest), reserved_bytes=None,
+            phase=highest.name, fits=at(highest) + self._overhead <= self._limit,
+        )  # fmt: skip
+
+
+def _line_of_peak(lines: tuple[PhaseLine, ...], name: str) -> PhaseLine:
+    return max((line for line in lines if line.name == name), key=lambda line: line.fixed_bytes)
+
+
+def _name_at(phases: tuple[Phase, ...], event: int) -> str:
+    return next(phase.name.value for phase in phases if phase.begin <= event < phase.end)
+
+
+def _batches(target: int) -> list[int]:
+    """1, 2, 4 ... to four times the target, and the target."""
+    powers = [2**power for power in range(LARGEST_BATCH.bit_length()) if 2**power <= max(4 * target, 8)]
+    return sorted({*powers, target})
+
+
+def _largest(model: _EventModel | _PhaseModel) -> int | None:
+    """The largest batch that is predicted to fit; ``None`` where not even one does."""
+    too_large = next((2**power for power in count() if 2**power > LARGEST_BATCH or not model.predict(2**power).fits))
+    fitting = bisect_left(range(1, too_large), True, key=lambda batch: not model.predict(batch).fits)
+    return fitting or None

@@ -1,0 +1,97 @@
+"""Files: JSON documents that are versioned, compressed where asked, and written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from memdoctor.errors import InputError
+SCHEMA_VERSION = 1
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def write_document(path: Path, document: Mapping[str, Any], *, force: bool) -> None:
+    """Write JSON to ``path``, gzipped where its name ends in ``.gz``: whole or not at all.
+
+    Raises:
+        InputError: the file exists (without ``force``), or cannot be written.
+    """
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    write_bytes(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text, force=force)
+
+
+def write_bytes(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file whole or not at all: under another name first, then renamed.
+
+    Raises:
+        InputError: the file exists (without ``force``), or cannot be written.
+    """
+    check_writable(path, force=force)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot write {path}", why=error.strerror or str(error)) from error
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Find out before the work is done whether its result could be written.
+
+    Raises:
+        InputError: it could not.
+    """
+    if path.is_dir():
+        raise InputError(f"cannot write {path}", why="it is a directory")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists", hint="-f to overwrite it, or another -o")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}", why=f"there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write {path}", why=f"no permission to write in {path.parent}")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a JSON document that memdoctor wrote, compressed or not.
+
+    Raises:
+        InputError: missing, unreadable, not ours, broken, or of a newer version.
+    """
+    try:
+        content = path.read_bytes()
+        text = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+        document = json.loads(text)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}", why=error.strerror or str(error)) from error
+    except (EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise InputError(f"{path} is broken or not JSON", why=str(error)) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if not isinstance(version, int) or "kind" not in document:
+        raise InputError(f"{path} is not a memdoctor file", why="it has no schema_version and kind")
+    if version > SCHEMA_VERSION:
+        raise InputError(
+            f"{path} was written by a newer memdoctor",
+            why=f"its schema_version is {version}, this one reads up to {SCHEMA_VERSION}",
+            hint="upgrade memdoctor-gpu",
+        )
+    return document
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

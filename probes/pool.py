@@ -1,0 +1,193 @@
+"""Probes in worker processes: the caller's process never imports torch, and a hang or a crash is an answer.
+
+A worker takes one probe after another (importing torch costs more than a probe). It is killed when one takes longer
+than the time limit, and when the caller leaves: done, failed or interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from memdoctor.errors import WorkerError
+from memdoctor.probes.resolve import ModelFacts
+from memdoctor.probes.worker import error_of
+from memdoctor.records import Device, Examination, Workload
+from memdoctor.codec import examination_from_json, to_json
+
+TIME_LIMIT = 300.0  # seconds for one probe, imports included
+STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
+MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save time
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One probe to run."""
+
+    workload: Workload
+    device: Device
+    facts: ModelFacts
+    steps: int = STEPS
+
+
+class Bug(Exception):
+    """A probe failed in a way nobody foresaw; carries the worker's traceback."""
+
+
+Done = Callable[[Request, Examination], None]
+_Job = tuple[int, Request] | None  # None: no more work
+_Outcome = tuple[int, Examination | Exception]
+
+
+class Pool:
+    """Worker processes for as long as the context lasts; they start with the first requests and stay for the next.
+
+    Leaving the context ends them, whatever they do.
+    """
+
+    def __init__(self, *, time_limit: float = TIME_LIMIT) -> None:
+        self._time_limit = time_limit
+        self._workers: list[_Worker] = []
+        self._waiting: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+    def examine(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination]:
+        """Run every request and return the examinations in the same order.
+
+        ``on_done`` is called in the caller's thread as each is finished.
+
+        Raises:
+            MemdoctorError: the first request that fails fails them all.
+            Bug: a worker met an error that is ours.
+        """
+        for item in enumerate(requests):
+            self._waiting.put(item)
+        while len(self._workers) < _worker_count(len(requests)):
+            self._workers.append(_Worker(self._waiting, self._finished, self._time_limit))
+        results: dict[int, Examination] = {}
+        while len(results) < len(requests):
+            index, outcome = self._finished.get()
+            if isinstance(outcome, Exception):
+                raise outcome
+            results[index] = outcome
+            if on_done is not None:
+                on_done(requests[index], outcome)
+        return [results[index] for index in range(len(requests))]
+
+
+def _worker_count(requests: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, requests, MOST_WORKERS))
+
+
+class _Worker:
+    """One worker process and the thread that feeds it."""
+
+    def __init__(
+        self,
+        waiting: queue.SimpleQueue[_Job],
+        finished: queue.SimpleQueue[_Outcome],
+        time_limit: float,
+    ) -> None:
+        self._waiting = waiting
+        self._finished = finished
+        self._time_limit = time_limit
+        self._late = False
+        # Python's own threads in a worker are idle; its math library would start one more for each core.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors, env=environment, start_new_session=True,
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the process, whatever it does, and wait until it is gone."""
+        self._waiting.put(None)
+        self._process.kill()
+        self._process.wait()
+
+    def _run(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            index, request = job
+            try:
+                self._finished.put((index, self._probe(request)))
+            except Exception as error:
+                self._finished.put((index, error))
+                return
+
+    def _probe(self, request: Request) -> Examination:
+        timer = threading.Timer(self._time_limit, self._expire)
+        timer.start()
+        try:
+            line = self._exchange(_encode(request))
+        finally:
+            timer.cancel()
+        if not line.endswith(b"\n"):
+            raise self._death(request)
+        answer = json.loads(line)
+        if "bug" in answer:
+            raise Bug(answer["bug"])
+        if "error" in answer:
+            raise error_of(answer)
+        return examination_from_json(answer["examination"])
+
+    def _exchange(self, question: bytes) -> bytes:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(question)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return b""
+        return self._process.stdout.readline()
+
+    def _expire(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def _death(self, request: Request) -> WorkerError:
+        code = self._process.wait()
+        workload = request.workload
+        what = f"the probe of {workload.model} at batch {workload.batch_size}, length {workload.seq_length} did not finish"
+        if self._late:
+            return WorkerError(what, why=f"it took longer than {self._time_limit:g} s", hint="a larger --time-limit")
+        if code == -signal.SIGKILL:
+            why = "its worker process was killed (SIGKILL); the system does that when the machine runs out of memory"
+            return WorkerError(what, why=why, hint="free some host memory, then run it again")
+        return WorkerError(what, why=f"its worker process ended with {_ending(code)}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1][:300]}" if lines else ""
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _encode(request: Request) -> bytes:
+    config: Mapping[str, Any] = request.facts.config
+    message = {
+        "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(config),
+        "model_source": request.facts.source, "steps": request.steps,
+    }  # fmt: skip
+    return json.dumps(message).encode() + b"\n"

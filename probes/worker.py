@@ -1,0 +1,61 @@
+"""The worker process: imports torch once, then answers probe requests, one JSON line each way.
+
+Run as ``python -m memdoctor.probes.worker``. Standard output carries answers and nothing else; whatever a library
+prints goes to standard error. The end of standard input ends the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+import warnings
+from typing import Any, TextIO
+
+from memdoctor.errors import InputError, MeasureError, MemdoctorError
+from memdoctor.records import Device, Workload
+from memdoctor.codec import examination_to_json, from_json
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    _quieten()
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(json.loads(line)), separators=(",", ":")) + "\n")
+        answers.flush()
+
+
+def _quieten() -> None:
+    """A probe's messages are its answers; libraries' advice about a training run that never happens is not."""
+    warnings.simplefilter("ignore")
+    os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        from memdoctor.probes.simulated.probe import simulate
+
+        gc.freeze()  # what was imported lives to the end: later collections need not look at it
+        examination = simulate(
+            from_json(Workload, request["workload"]), from_json(Device, request["device"]), request["config"],
+            request["model_source"], request["steps"],
+        )  # fmt: skip
+        return {"examination": examination_to_json(examination)}
+    except MemdoctorError as error:
+        return {"error": type(error).__name__, "what": error.what, "why": error.why, "hint": error.hint}
+    except Exception:
+        return {"bug": traceback.format_exc()}
+
+
+def error_of(answer: dict[str, Any]) -> MemdoctorError:
+    """The error that an answer carries, for the parent to raise."""
+    kind = {"InputError": InputError}.get(answer["error"], MeasureError)
+    return kind(answer["what"], why=answer["why"], hint=answer["hint"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What all tests share: no network and no user's settings, GPU tests one at a time and only where there is a GPU."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+_FOREIGN = ("MEMDOCTOR_", "PYTORCH_", "CUBLAS_")  # settings of the caller's that would change what is measured
+_COLOUR = ("FORCE_COLOR", "GITHUB_ACTIONS", "NO_COLOR", "PY_COLORS")
+
+for name in list(os.environ):
+    if name.startswith(_FOREIGN) or name in _COLOUR:
+        del os.environ[name]
+# Set before anything imports the hub or torch, and inherited by every process that a test starts.
+os.environ.update(
+    COLUMNS="100",
+    HF_HUB_CACHE=str(Path(os.devnull) / "hub"),  # a model in the developer's cache must not decide a test
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS="1",  # test processes already share the cores
+)
+
+settings.register_profile("memdoctor", parent=settings(), deadline=None)  # a busy machine is not a failure
+settings.load_profile("memdoctor")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``-n``, keep a file's tests in one process (they share what is slow to make), and all GPU tests in one."""
+    for item in items:
+        group = "gpu" if item.get_closest_marker("gpu") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where there is none."""
+    if item.get_closest_marker("gpu") and not _has_cuda():
+        pytest.skip("no CUDA device")
+
+
+@cache
+def _has_cuda() -> bool:
+    import torch  # seconds, so only when a GPU test is about to run
+
+    return torch.cuda.is_available()
