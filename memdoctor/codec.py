@@ -28,6 +28,7 @@ from memdoctor.records import (
 )
 
 _T = TypeVar("_T")
+_MOST_COMPLAINTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,20 @@ def from_json(kind: type[_T], value: Any) -> _T:
     Raises:
         ValueError: a value is missing, of the wrong type, or does not add up.
     """
-    record = _adapter(kind).validate_python(value)
+    from pydantic import ValidationError
+
+    try:
+        record = _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ValueError("; ".join(map(_complaint, error.errors()[:_MOST_COMPLAINTS]))) from error
     assert isinstance(record, kind)
     return record
+
+
+def _complaint(detail: Any) -> str:
+    """One of pydantic's complaints: where, and what."""
+    where = ".".join(map(str, detail["loc"]))
+    return f"{where}: {detail['msg']}" if where else str(detail["msg"])
 
 
 def json_schema(kind: type) -> dict[str, Any]:

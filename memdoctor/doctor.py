@@ -109,7 +109,7 @@ def parse_change(case: Case, text: str) -> Change:
     try:
         changed = to_json(from_json(Workload, {**to_json(case.workload), key: value.strip()}))
     except ValueError as error:
-        raise UsageError(f"--toggle {text}: {value!r} is no {key}", why=str(error).splitlines()[-1].strip()) from error
+        raise UsageError(f"--toggle {text}: {value!r} is no {key}", why=str(error)) from error
     _check_length(case.facts, changed["seq_length"])
     return {key: changed[key]}
 
@@ -154,7 +154,7 @@ def load_examination(path: Path) -> Examination:
     try:
         return examination_from_json(document)
     except ValueError as error:
-        raise InputError(f"{path} is a broken examination", why=str(error).splitlines()[0]) from error
+        raise InputError(f"{path} is a broken examination", why=str(error)) from error
 
 
 def _examine(pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None) -> list[Examination]:

@@ -9,13 +9,12 @@ import torch
 
 from memdoctor.records import Task, Workload
 
-SEED = 20260101
 MASKED_SHARE = 0.15  # of the tokens carry a label in masked language modelling (BERT, section 3.1)
 IGNORED = -100  # label of the tokens that carry none (transformers)
 SHORTEST_ROW = 0.5  # of the length, in a padded batch
 
 
-def make_batch(model: torch.nn.Module, config: Any, workload: Workload, seed: int = SEED) -> dict[str, torch.Tensor]:
+def make_batch(model: torch.nn.Module, config: Any, workload: Workload, seed: int) -> dict[str, torch.Tensor]:
     """The tensors that a data collator would hand to the model.
 
     Shapes: ``[batch, length]``; ``[batch, choices, length]`` for multiple choice, where ``num_labels`` is the

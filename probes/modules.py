@@ -16,7 +16,7 @@ class ModuleClock:
     In forward (and when a checkpointed layer is run again) it is the innermost module entered. In backward
     there are no module calls: a node that unpacks a saved tensor tells where that tensor was packed, and the
     nodes between two such belong to the last one told. A node that saves nothing can thus be given to its
-    neighbour's module; its bytes and category are not affected.
+    neighbour's module; its bytes and category are not affected. The model itself goes by its class name.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class ModuleClock:
     def following(self, model: torch.nn.Module) -> Iterator[None]:
         """Follow the modules of ``model`` while the context lasts."""
         self._paths = {id(module): path for path, module in model.named_modules()}
+        self._paths[id(model)] = type(model).__name__  # the root has no path of its own
         handles = (
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._exit, always_call=True),

@@ -86,12 +86,13 @@ def _catalogued(name: str) -> ModelFacts | str:
 
 
 def _hub(name: str) -> ModelFacts | str:
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars()
     try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=HUB_TIMEOUT)  # asks once; a download asks six times
         file = hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)
     except HFValidationError:
         return "not a name the hub could have"

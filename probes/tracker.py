@@ -53,7 +53,7 @@ class BlockDraft:
 class Tracker(TorchDispatchMode):
     """Records births, deaths and phases of every storage on devices of type ``device_type``.
 
-    ``after_op`` is called after every operator; ``host_outputs`` names outputs, by operator and position, that
+    ``after_op(tracker, operator)`` is called after every operator; ``host_outputs`` names outputs, by operator and position, that
     are on the host although their device says otherwise (shape functions are not exact about this).
     """
 
@@ -61,7 +61,7 @@ class Tracker(TorchDispatchMode):
         self,
         device_type: str,
         clock: ModuleClock,
-        after_op: Callable[[Any], None] | None = None,
+        after_op: Callable[[Tracker, Any], None] | None = None,
         host_outputs: Mapping[Any, Collection[int]] | None = None,
     ) -> None:
         super().__init__()
@@ -100,13 +100,9 @@ class Tracker(TorchDispatchMode):
         if block is not None:
             self.blocks[block].marks.add(mark)
 
-    def open_workspace(self, op: str, nbytes: int) -> int:
-        """A kernel allocates ``nbytes`` for itself; returns the block to close."""
-        return self._born(BlockDraft(nbytes, self._clock.current, op, "uint8", (nbytes,), {Mark.WORKSPACE}))
-
-    def close_workspace(self, block: int) -> None:
-        """The kernel gives its workspace back."""
-        self._died(block)
+    def open_workspace(self, op: str, nbytes: int) -> None:
+        """A library allocates ``nbytes`` for itself and keeps them."""
+        self._born(BlockDraft(nbytes, "", op, "uint8", (nbytes,), {Mark.WORKSPACE}))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -122,7 +118,7 @@ class Tracker(TorchDispatchMode):
                 if isinstance(leaf, torch.Tensor) and position not in on_host:
                     self._see(leaf, func)
         if self._after_op is not None:
-            self._after_op(func)
+            self._after_op(self, func)
         return out
 
     def _see(self, tensor: torch.Tensor, func: Any) -> None:

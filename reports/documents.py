@@ -54,13 +54,8 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
             case "examination":
                 return conclude(examination_from_json(document))
     except ValueError as error:
-        raise InputError(f"{path} is a broken {document['kind']}", why=_first(error)) from error
+        raise InputError(f"{path} is a broken {document['kind']}", why=str(error)) from error
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']!r}", hint="a diagnosis or examination")
-
-
-def _first(error: ValueError) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return ": ".join(lines[:3])[:300]
 
 
 def examination_document(examination: Examination) -> dict[str, Any]:

@@ -27,6 +27,7 @@ settings.register_profile("memdoctor", parent=settings(), deadline=None)  # a bu
 settings.load_profile("memdoctor")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n``, keep a file's tests in one process (they share what is slow to make), and all GPU tests in one."""
     for item in items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -40,6 +41,7 @@ class Commands(click.RichGroup):
             return None
         command = importlib.import_module(f"memdoctor.cli.{name}").command
         assert isinstance(command, click.Command)
+        command.short_help = COMMANDS[name]
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -57,14 +59,14 @@ def _suggestion(word: str) -> str:
     return f" Did you mean {near[0]}?" if near else f" The commands are {', '.join(COMMANDS)}."
 
 
-def _normalise(name: str) -> str:
-    """Options may be written with underscores, as in Python and in TrainingArguments."""
-    return name.replace("_", "-") if not name.startswith("adamw_") else name
+def _dashes(name: str) -> str:
+    """Options and their choices may be written with underscores, as in TrainingArguments."""
+    return name.replace("_", "-")
 
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _dashes},
     epilog="Start with: memdoctor diagnose --model bert-base-uncased",
 )
 @click.version_option(__version__, prog_name="memdoctor")
@@ -74,6 +76,7 @@ def memdoctor() -> None:
 
 def main() -> NoReturn:
     """Run the command line; ends the process with one of the exit codes of the documentation."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         code = memdoctor.main(standalone_mode=False)
     except click.ClickException as error:
@@ -91,6 +94,11 @@ def main() -> NoReturn:
     except Exception as error:
         code = _bug(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    """A request to end unwinds like any exit, so that workers are ended and no file is left half written."""
+    sys.exit(128 + number)
 
 
 def _bug(error: Exception) -> int:

@@ -76,9 +76,14 @@ def _gemm_alignment(dtype: torch.dtype, capability: tuple[int, int]) -> int:
 class SimulatedAttention:
     """Stands in for the composite operator on the simulated GPU and remembers which kernels it chose."""
 
-    capability: tuple[int, int]
+    capability: tuple[int, int] = (0, 0)
     chosen: set[str] = field(default_factory=set)
     _library: Any = None
+
+    def begin(self, capability: tuple[int, int]) -> None:
+        """A new probe starts, on a card of this compute capability."""
+        self.capability = capability
+        self.chosen.clear()
 
     def install(self, key: str) -> None:
         """Register with PyTorch's dispatcher, under the device's autograd key."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import gc
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor import __version__
 from memdoctor.probes.attribution import category_of
@@ -26,7 +28,7 @@ from memdoctor.probes.simulated import composites, device as simulated_device, k
 from memdoctor.probes.simulated.allocator.replay import Replay, replay
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
-from memdoctor.probes.simulated.workspaces import cublas_workspace_bytes, uses_cublas
+from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.step import Batch, Job, train
 from memdoctor.probes.tracker import Mark, Tracker, watching
 from memdoctor.records import (
@@ -54,13 +56,11 @@ def simulate(
     """
     started = time.perf_counter()
     gpu = _gpu()
-    gpu.attention.capability = device.capability
-    gpu.attention.chosen.clear()
     with FakeTensorMode() as fake:
         model = build_model(config, workload)
     workload = replace(workload, attention=attention_of(model))
-    tracker = _run(workload, device, model, fake, gpu, steps)
-    timeline, outcome = _with_allocator(tracker, device)
+    batches = partial(make_batch, model, model.config, workload)
+    timeline, outcome = record(workload, device, model, fake, batches, steps)
     kernels = gpu.attention.chosen if workload.attention is Attention.SDPA else {"eager"}
     provenance = Provenance(
         mode="simulated", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
@@ -69,6 +69,36 @@ def simulate(
         seconds=round(time.perf_counter() - started, 3),
     )  # fmt: skip
     return Examination(workload, device, provenance, outcome, timeline)
+
+
+def record(
+    workload: Workload,
+    device: Device,
+    model: torch.nn.Module,
+    fake: FakeTensorMode,
+    batches: Callable[[int], Mapping[str, torch.Tensor]],
+    steps: int = STEPS,
+) -> tuple[Timeline, Outcome]:
+    """Move ``model`` from the host to a simulated ``device`` and train it there, all of it watched.
+
+    The model's parameters are fake tensors of ``fake`` on the CPU; called with a batch it returns a mapping with
+    ``loss``. ``batches(number)`` gives the real CPU tensors of one batch. Of ``workload``, precision, optimizer,
+    accumulation and clipping are used.
+    """
+    gpu = _gpu()
+    gpu.attention.begin(device.capability)
+    clock = ModuleClock()
+    cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
+    gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
+    with _no_collection(), fake, tracker, known.KnownValues(), watching(tracker, clock, model):
+        tracker.begin(0, PhaseName.SETUP)
+        move(model, gpu.device)
+        _mark_model(model, tracker)
+        job = _job(workload, model, fake, gpu, batches)
+        train(job, _Watch(tracker, clock), steps)
+        tracker.finish()
+    return _with_allocator(tracker, device)
 
 
 @dataclass(slots=True)
@@ -84,7 +114,7 @@ class _Gpu:
 @cache
 def _gpu() -> _Gpu:
     torch_device = simulated_device.register()
-    attention = SimulatedAttention((0, 0))
+    attention = SimulatedAttention()
     attention.install("AutogradPrivateUse1")
     autocast = SimulatedAutocast(torch_device.type)
     autocast.install()
@@ -93,33 +123,18 @@ def _gpu() -> _Gpu:
     return _Gpu(torch_device, attention, autocast, composites.install("AutogradPrivateUse1"))
 
 
-def _run(
-    workload: Workload, device: Device, model: torch.nn.Module, fake: FakeTensorMode, gpu: _Gpu, steps: int
-) -> Tracker:
-    """Move the model from the host to the simulated GPU and train it there, all of it watched."""
-    clock = ModuleClock()
-    cublas = _Cublas(cublas_workspace_bytes(device.capability))
-    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
-    cublas.tracker = tracker
-    gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
-    with _no_collection(), fake, tracker, known.KnownValues(), watching(tracker, clock, model):
-        tracker.begin(0, PhaseName.SETUP)
-        move(model, gpu.device)
-        _mark_model(model, tracker)
-        job = _job(workload, model, fake, gpu)
-        train(job, _Watch(tracker, clock), steps)
-        tracker.finish()
-    return tracker
-
-
-def _job(workload: Workload, model: torch.nn.Module, fake: FakeTensorMode, gpu: _Gpu) -> Job:
-    batches = 0
+def _job(
+    workload: Workload,
+    model: torch.nn.Module,
+    fake: FakeTensorMode,
+    gpu: _Gpu,
+    batches: Callable[[int], Mapping[str, torch.Tensor]],
+) -> Job:
+    numbers = count(1)
 
     def next_batch() -> Batch:
-        nonlocal batches
-        batches += 1
-        with torch.utils._python_dispatch._disable_current_modes():
-            real = make_batch(model, model.config, workload, seed=batches)
+        with _disable_current_modes():
+            real = batches(next(numbers))
         return {name: _on_gpu(value, fake, gpu.device) for name, value in real.items()}
 
     def autocast() -> AbstractContextManager[Any]:
@@ -169,24 +184,6 @@ class _Watch:
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     self.tracker.mark(value, Mark.OPTIMIZER_STATE)
-
-
-@dataclass(slots=True)
-class _Cublas:
-    """Opens a cuBLAS workspace at the first matrix product of each thread: forward's and backward's."""
-
-    nbytes: int
-    tracker: Tracker | None = None
-    seen: set[bool] | None = None
-
-    def after_op(self, func: Any) -> None:
-        if self.tracker is None or not uses_cublas(func):
-            return
-        backward = self.tracker.phases[-1].name is PhaseName.BACKWARD
-        self.seen = self.seen or set()
-        if backward not in self.seen:
-            self.seen.add(backward)
-            self.tracker.open_workspace(f"cublas workspace ({'backward' if backward else 'forward'} thread)", self.nbytes)
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
+from memdoctor.probes.tracker import Tracker
+from memdoctor.records import PhaseName
 
 _MATMULS = {"mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "addbmm"}
 
@@ -21,6 +24,18 @@ def cublas_workspace_bytes(capability: tuple[int, int]) -> int:
     return CUBLAS_WORKSPACE_HOPPER if capability == (9, 0) else CUBLAS_WORKSPACE
 
 
-def uses_cublas(func: object) -> bool:
-    """Whether the operator is a matrix product that CUDA hands to cuBLAS."""
-    return isinstance(func, torch._ops.OpOverload) and func.overloadpacket.__name__ in _MATMULS
+class CublasWorkspaces:
+    """Opens a workspace at the first matrix product of each thread: forward's, then backward's."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+        self._threads: set[str] = set()
+
+    def after_op(self, tracker: Tracker, func: Any) -> None:
+        """Told of every operator that has run."""
+        if len(self._threads) == 2 or func.overloadpacket.__name__ not in _MATMULS:
+            return
+        thread = "backward" if tracker.phases[-1].name is PhaseName.BACKWARD else "forward"
+        if thread not in self._threads:
+            self._threads.add(thread)
+            tracker.open_workspace(f"cublas workspace of the {thread} thread", self._nbytes)
