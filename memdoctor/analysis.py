@@ -17,6 +17,8 @@ from memdoctor.records import (
     Peak,
     Phase,
     PhaseUse,
+    RanOut,
+    RanOutAt,
     TensorGroup,
     Timeline,
     Verdict,
@@ -178,6 +180,23 @@ def verdict_of(examination: Examination) -> Verdict:
         f"{cause.value.replace('_', ' ')}, {format_bytes(held[cause])}{arithmetic}."
     )
     return Verdict(fits=fits, headroom_bytes=parts.free, cause=cause.value, sentence=sentence)
+
+
+def ran_out_at(examination: Examination) -> RanOutAt | None:
+    """Where the run stopped on this card; ``None`` where it did not."""
+    outcome, timeline = examination.outcome, examination.timeline
+    if not isinstance(outcome, RanOut):
+        return None
+    phase = phase_of(timeline, outcome.event)
+    block = timeline.blocks[timeline.events[outcome.event].block]
+    return RanOutAt(
+        step=phase.step,
+        phase=phase.name.value,
+        module=block.module,
+        op=block.op,
+        requested_bytes=outcome.requested_bytes,
+        free_bytes=outcome.free_bytes,
+    )
 
 
 def _arithmetic(groups: list[TensorGroup], parameters: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, tensors_of, verdict_of
+from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.matrix import apply_change, toggles_of
@@ -136,6 +136,7 @@ def conclude(examination: Examination) -> Diagnosis:
         peak=peak_of(examination),
         breakdown=breakdown_of(examination),
         verdict=verdict_of(examination),
+        ran_out=ran_out_at(examination),
         phases=phases_of(examination),
         modules=modules_of(examination),
         tensors=tensors_of(examination),

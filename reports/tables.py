@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,13 +10,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_PIPE_WIDTH = 200  # where nobody looks at the width, lines need not be cut
+_PIPE_WIDTH = 200  # of tables, where nobody looks at the width
 
 
 def console() -> Console:
     """Standard output: colours on a terminal unless ``NO_COLOR`` is set, plain elsewhere."""
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    return Console(width=None if _has_width() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+
+
+def print_text(out: Console, text: Text) -> None:
+    """One line of text, wrapped where there is a width to keep to, and whole where there is none."""
+    out.print(text, soft_wrap=not _has_width())
+
+
+def _has_width() -> bool:
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, keep: int) -> None:
@@ -27,3 +36,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, keep: 
     for row in rows:
         table.add_row(*map(Text, row[:keep]))
     console().print(table)
+
+
+def symbol(wanted: str, plain: str) -> str:
+    """``wanted`` where standard output's encoding has it, else ``plain``."""
+    try:
+        wanted.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return plain
+    return wanted

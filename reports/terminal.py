@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memdoctor.records import Change, Diagnosis, Examination, Peak, Scaling, TensorGroup, Toggle
-from memdoctor.reports.tables import console, print_table
-from memdoctor.units import format_bytes
+from memdoctor.records import Change, Diagnosis, Examination, RanOutAt, Scaling, TensorGroup, Toggle
+from memdoctor.reports.tables import console, print_table, print_text, symbol
+from memdoctor.units import MIB, format_bytes
 
 _LABEL = 7  # columns of the label at the left edge
 _BAR = 14  # columns of the longest bar
+_PART = 34  # columns of a part: name, size and the space around them
+_TWO_COLUMNS = 78  # from this width on, parts stand side by side
 _STYLES = {
     "parameters": "blue", "gradients": "cyan", "optimizer_state": "magenta", "activations": "yellow",
     "free": "green",
@@ -26,12 +26,12 @@ def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     """Print the view to standard output; ``top`` adds a list of the largest tensors at the peak."""
     out = console()
     for text in _lines(diagnosis):
-        out.print(text)
-    out.print(_where(diagnosis))
+        print_text(out, text)
+    out.print(_where(diagnosis, out.width))
     if diagnosis.toggles:
         out.print(_toggles(diagnosis.toggles))
     for text in _closing(diagnosis):
-        out.print(text)
+        print_text(out, text)
     if top:
         _print_tensors(diagnosis.tensors[:top], out)
 
@@ -47,82 +47,87 @@ def print_repeats(runs: Sequence[Examination]) -> None:
     if len(runs) > 1:
         same = all(run.timeline == runs[0].timeline for run in runs)
         verdict = "the same bytes, event by event" if same else "NOT the same: this is a bug, please report it"
-        console().print(_labelled("repeat", f"{len(runs)} probes gave {verdict}"))
+        print_text(console(), _labelled("repeat", f"{len(runs)} probes gave {verdict}"))
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[Text]:
     workload, device, verdict = diagnosis.workload, diagnosis.device, diagnosis.verdict
-    attention = workload.attention.value if workload.attention else "?"
+    headline, _, why = verdict.sentence.partition(": ")
+    attention = workload.attention.value if workload.attention else "attention unknown"
     kernels = ", ".join(diagnosis.provenance.attention_kernels)
     words = [
-        workload.model, workload.task.value, f"batch {workload.batch_size} x {workload.seq_length}",
+        f"{workload.model} ({workload.task.value})", f"batch {workload.batch_size} x {workload.seq_length}",
         workload.precision.value, workload.optimizer,
         attention if kernels == attention else f"{attention} ({kernels})",
         *(["checkpointing"] if workload.gradient_checkpointing else []), *(["padded"] if workload.padded else []),
-        f"on {device.name}, {format_bytes(device.total_bytes)}", diagnosis.provenance.mode,
+        f"on {device.name} with {format_bytes(device.total_bytes)}",
     ]  # fmt: skip
-    yield Text(", ".join(words), style="dim")
-    headline, _, rest = verdict.sentence.partition(": ")
-    yield Text(headline, style="bold green" if verdict.fits else "bold red")
-    yield _labelled("why", rest)
-    yield _labelled("peak", _peak(diagnosis.peak, diagnosis))
+    style = "bold green" if verdict.fits else "bold red"
+    yield Text.assemble((headline, style), f": {', '.join(words)}; {diagnosis.provenance.mode}")
+    if diagnosis.ran_out is not None:
+        yield _labelled("where", _ran_out(diagnosis.ran_out))
+    yield _labelled("why", why)
+    yield _labelled("peak", _peak(diagnosis))
 
 
-def _peak(peak: Peak, diagnosis: Diagnosis) -> str:
-    device = diagnosis.device
+def _ran_out(at: RanOutAt) -> str:
+    asked, free = format_bytes(at.requested_bytes), format_bytes(at.free_bytes)
+    return f"step {at.step}, {at.phase}, {at.module or at.op}: asked for {asked} with {free} free"
+
+
+def _peak(diagnosis: Diagnosis) -> str:
+    peak, device = diagnosis.peak, diagnosis.device
+    context, error = device.context_bytes / MIB, device.context_error_bytes / MIB
     return (
-        f"{format_bytes(peak.device_bytes)} on the card: allocated {format_bytes(peak.allocated_bytes)}, "
-        f"reserved {format_bytes(peak.reserved_bytes)}, "
-        f"context {format_bytes(device.context_bytes)} ± {format_bytes(device.context_error_bytes)} (catalogue)"
+        f"{format_bytes(peak.reserved_bytes)} reserved ({format_bytes(peak.allocated_bytes)} allocated) "
+        f"+ context {context:.0f} {symbol('±', '+-')} {error:.0f} MiB = {format_bytes(peak.device_bytes)}"
     )
 
 
-def _where(diagnosis: Diagnosis) -> Table:
-    """The twelve parts in two columns, each with a bar to one scale."""
-    parts = [(name, size) for name, size in diagnosis.breakdown.items()]
-    half = (len(parts) + 1) // 2
-    largest = max(abs(size) for _, size in parts)
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(width=_LABEL, no_wrap=True)
-    for _ in range(2):
-        table.add_column(no_wrap=True)
+def _where(diagnosis: Diagnosis, width: int) -> Table:
+    """The twelve parts, each with a bar to one scale; in two columns where there is room."""
+    parts = list(diagnosis.breakdown.items())
+    columns = 2 if width >= _TWO_COLUMNS else 1
+    bar = min(max((width - _LABEL) // columns - _PART, 0), _BAR)
+    rows = len(parts) // columns
+    table = _grid()
+    for _ in range(columns):
+        table.add_column()
         table.add_column(justify="right", no_wrap=True)
-        table.add_column(no_wrap=True, width=_BAR)
-    for index, (left, right) in enumerate(zip_longest(parts[:half], parts[half:], fillvalue=("", 0))):
-        table.add_row(_label("where" if index == 0 else ""), *_part(*left, largest), *_part(*right, largest))
+        table.add_column(no_wrap=True, width=bar)
+    for row in range(rows):
+        cells = [cell for name, size in parts[row::rows] for cell in _part(name, size, parts, bar)]
+        table.add_row(_label("holds" if row == 0 else ""), *cells)
     return table
 
 
-def _part(name: str, size: int, largest: int) -> tuple[Text, Text, Text]:
-    if not name:
-        return Text(), Text(), Text()
-    filled = round(_BAR * abs(size) / largest) if largest else 0
+def _part(name: str, size: int, parts: Sequence[tuple[str, int]], bar: int) -> tuple[Text, Text, Text]:
+    largest = max(abs(size) for _, size in parts)
+    filled = round(bar * abs(size) / largest) if largest else 0
     style = "red" if size < 0 else _STYLES.get(name, "white")
-    return Text(name.replace("_", " ")), Text(format_bytes(size)), Text(_block() * filled, style=style)
-
-
-def _block() -> str:
-    try:
-        "█".encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return "#"
-    return "█"
+    return Text(name.replace("_", " ")), Text(format_bytes(size)), Text(symbol("█", "#") * filled, style=style)
 
 
 def _toggles(toggles: Sequence[Toggle]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(width=_LABEL, no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
+    table = _grid()
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column()
     for index, toggle in enumerate(toggles):
         saves = toggle.saves_bytes
         effect = f"{'saves' if saves >= 0 else 'COSTS'} {format_bytes(abs(saves))}"
-        where = f"peak in {toggle.peak.phase}{'' if toggle.fits else ', does not fit'}"
+        where = f"peak: {toggle.peak.phase}{'' if toggle.fits else ', does not fit'}"
+        reserved = format_bytes(toggle.peak.reserved_bytes)
         label = _label("what if" if index == 0 else "")
-        reserved = Text(f"reserved {format_bytes(toggle.peak.reserved_bytes)}")
-        table.add_row(label, Text(describe_change(toggle.change)), reserved, Text(effect), Text(where))
+        table.add_row(label, *map(Text, (describe_change(toggle.change), reserved, effect, where)))
+    return table
+
+
+def _grid() -> Table:
+    """A table without lines whose first column is the label."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(min_width=_LABEL, no_wrap=True)
     return table
 
 
@@ -151,12 +156,11 @@ def _scaling(scaling: Scaling) -> Iterator[Text]:
     first, second = scaling.from_batches
     yield _labelled(
         "batch",
-        f"predicted from batch {first} and {second}, {scaling.method}, for batch {check.batch_size}: "
-        f"{format_bytes(check.predicted_allocated_bytes)}; probed {format_bytes(check.probed_allocated_bytes)}; "
-        f"difference {format_bytes(check.difference_bytes)}",
+        f"{check.batch_size} from {first} and {second}: {format_bytes(check.predicted_allocated_bytes)} predicted, "
+        f"{format_bytes(check.probed_allocated_bytes)} probed, difference {format_bytes(check.difference_bytes)}",
     )
     most = scaling.largest_batch_that_fits
-    fits = "no batch fits" if most is None else f"the largest batch that fits is {most} (predicted)"
+    fits = "no batch fits" if most is None else f"the largest that fits is {most} (predicted)"
     yield _labelled("", f"{format_bytes(scaling.per_sample_bytes)} a sample in that phase; {fits}")
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -27,18 +30,26 @@ settings.register_profile("memdoctor", parent=settings(), deadline=None)  # a bu
 settings.load_profile("memdoctor")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``-n``, keep a file's tests in one process (they share what is slow to make), and all GPU tests in one."""
-    for item in items:
-        group = "gpu" if item.get_closest_marker("gpu") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run GPU tests one at a time, whatever ``-n`` says: each would find the memory of the others on the card."""
+    with _gpu_to_itself() if item.get_closest_marker("gpu") else nullcontext():
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a GPU where there is none."""
     if item.get_closest_marker("gpu") and not _has_cuda():
         pytest.skip("no CUDA device")
+
+
+@contextmanager
+def _gpu_to_itself() -> Iterator[None]:
+    import fcntl  # not on Windows, where only the tests without a GPU run
+
+    with (Path(tempfile.gettempdir()) / "memdoctor-gpu-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @cache

@@ -16,7 +16,7 @@ from memdoctor.cli.output import print_json
 def command(pattern: str | None, as_json: bool, sources: bool) -> None:
     """The GPUs that the catalogue knows; with PATTERN, those whose name contains it."""
     from memdoctor.catalogue import gpus
-    from memdoctor.reports.tables import print_table
+    from memdoctor.reports.tables import print_table, symbol
     from memdoctor.units import format_bytes
 
     found = [entry for entry in gpus() if pattern is None or pattern.lower() in entry.name.lower()]
@@ -26,7 +26,7 @@ def command(pattern: str | None, as_json: bool, sources: bool) -> None:
     rows = [
         (
             entry.name, format_bytes(entry.total_bytes), entry.compute_capability,
-            f"{format_bytes(entry.context_bytes)} ± {format_bytes(entry.context_error_bytes)}",
+            f"{format_bytes(entry.context_bytes)} {symbol('±', '+-')} {format_bytes(entry.context_error_bytes)}",
             f"total: {entry.total_source}; context: {entry.context_source}",
         )
         for entry in found

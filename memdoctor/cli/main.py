@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -77,6 +78,9 @@ def memdoctor() -> None:
 def main() -> NoReturn:
     """Run the command line; ends the process with one of the exit codes of the documentation."""
     signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
     try:
         code = memdoctor.main(standalone_mode=False)
     except click.ClickException as error:

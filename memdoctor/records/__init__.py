@@ -17,6 +17,7 @@ from memdoctor.records.diagnosis import (
     Plan,
     Prediction,
     PredictionCheck,
+    RanOutAt,
     Remedy,
     Scaling,
     TensorGroup,
@@ -30,6 +31,6 @@ from memdoctor.records.workload import Attention, Device, Precision, Task, Workl
 __all__ = [
     "Attention", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device", "Diagnosis", "Event",
     "Examination", "Finding", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan",
-    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "Remedy", "Scaling", "SegmentEvent", "Task",
+    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Task",
     "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
 ]  # fmt: skip

@@ -167,6 +167,18 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanOutAt:
+    """Where the step ran out of memory: what was asked for, and what the card had left for PyTorch."""
+
+    step: int
+    phase: str
+    module: str
+    op: str
+    requested_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """A change of the workload, what it costs, and how to write it in the user's own configuration."""
 
@@ -223,6 +235,7 @@ class Diagnosis:
     peak: Peak
     breakdown: Breakdown
     verdict: Verdict
+    ran_out: RanOutAt | None = None
     phases: tuple[PhaseUse, ...]
     modules: tuple[ModuleUse, ...]
     tensors: tuple[TensorGroup, ...]
