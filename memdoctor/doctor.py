@@ -287,7 +287,7 @@ def _device_of(entry: GpuEntry) -> Device:
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:
     seen = see_gpus()
     if isinstance(seen, NoGpu):
-        return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card ({seen.reason})",)
+        return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since no GPU is seen here",)
     own = _device_of_seen(seen[0])
     return own, (f"GPU {own.name}, the first of this machine",)
 

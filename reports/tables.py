@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -18,9 +19,13 @@ def console() -> Console:
     return Console(width=None if _has_width() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
 
 
-def print_text(out: Console, text: Text) -> None:
-    """One line of text, wrapped where there is a width to keep to, and whole where there is none."""
-    out.print(text, soft_wrap=not _has_width())
+def print_labelled(out: Console, label: str, text: str, *, style: str = "bold", indent: int = 8) -> None:
+    """A label and its text, wrapped under itself where there is a width to keep to, and whole where there is none."""
+    first = f"{label:<{indent}}"
+    width = max(out.width, 2 * indent) if _has_width() else sys.maxsize
+    lines = textwrap.wrap(first + text, width, subsequent_indent=" " * indent, break_on_hyphens=False) or [first]
+    rest = "\n".join([lines[0][len(first) :], *lines[1:]])
+    out.print(Text.assemble((lines[0][: len(first)], style), rest), soft_wrap=True)
 
 
 def _has_width() -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from memdoctor.records import Change, Diagnosis, Examination, RanOutAt, Scaling, TensorGroup, Toggle
-from memdoctor.reports.tables import console, print_table, print_text, symbol
+from memdoctor.reports.tables import console, print_labelled, print_table, symbol
 from memdoctor.units import MIB, format_bytes
 
 _LABEL = 7  # columns of the label at the left edge
@@ -25,13 +25,21 @@ _STYLES = {
 def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     """Print the view to standard output; ``top`` adds a list of the largest tensors at the peak."""
     out = console()
-    for text in _lines(diagnosis):
-        print_text(out, text)
+    headline, _, why = diagnosis.verdict.sentence.partition(": ")
+    style = "bold green" if diagnosis.fits else "bold red"
+    print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
+    if diagnosis.ran_out is not None:
+        print_labelled(out, "where", _ran_out(diagnosis.ran_out))
+    print_labelled(out, "why", why)
+    print_labelled(out, "peak", _peak(diagnosis))
     out.print(_where(diagnosis, out.width))
     if diagnosis.toggles:
         out.print(_toggles(diagnosis.toggles))
-    for text in _closing(diagnosis):
-        print_text(out, text)
+    if diagnosis.scaling is not None:
+        print_labelled(out, "batch", _prediction(diagnosis.scaling))
+        print_labelled(out, "", _growth(diagnosis.scaling))
+    if diagnosis.assumed:
+        print_labelled(out, "assumed", ", ".join(diagnosis.assumed))
     if top:
         _print_tensors(diagnosis.tensors[:top], out)
 
@@ -47,12 +55,12 @@ def print_repeats(runs: Sequence[Examination]) -> None:
     if len(runs) > 1:
         same = all(run.timeline == runs[0].timeline for run in runs)
         verdict = "the same bytes, event by event" if same else "NOT the same: this is a bug, please report it"
-        print_text(console(), _labelled("repeat", f"{len(runs)} probes gave {verdict}"))
+        print_labelled(console(), "repeat", f"{len(runs)} probes gave {verdict}")
 
 
-def _lines(diagnosis: Diagnosis) -> Iterator[Text]:
-    workload, device, verdict = diagnosis.workload, diagnosis.device, diagnosis.verdict
-    headline, _, why = verdict.sentence.partition(": ")
+def _setting(diagnosis: Diagnosis) -> str:
+    """What was probed, on what, and how the figures were obtained."""
+    workload, device = diagnosis.workload, diagnosis.device
     attention = workload.attention.value if workload.attention else "attention unknown"
     kernels = ", ".join(diagnosis.provenance.attention_kernels)
     words = [
@@ -62,12 +70,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[Text]:
         *(["checkpointing"] if workload.gradient_checkpointing else []), *(["padded"] if workload.padded else []),
         f"on {device.name} with {format_bytes(device.total_bytes)}",
     ]  # fmt: skip
-    style = "bold green" if verdict.fits else "bold red"
-    yield Text.assemble((headline, style), f": {', '.join(words)}; {diagnosis.provenance.mode}")
-    if diagnosis.ran_out is not None:
-        yield _labelled("where", _ran_out(diagnosis.ran_out))
-    yield _labelled("why", why)
-    yield _labelled("peak", _peak(diagnosis))
+    return f"{', '.join(words)}; {diagnosis.provenance.mode}"
 
 
 def _ran_out(at: RanOutAt) -> str:
@@ -143,25 +146,19 @@ def _describe(name: str, value: object) -> str:
     return str(value) if name == "precision" else f"{words} {value}"
 
 
-def _closing(diagnosis: Diagnosis) -> Iterator[Text]:
-    if diagnosis.scaling is not None:
-        for line in _scaling(diagnosis.scaling):
-            yield line
-    if diagnosis.assumed:
-        yield _labelled("assumed", ", ".join(diagnosis.assumed))
-
-
-def _scaling(scaling: Scaling) -> Iterator[Text]:
+def _prediction(scaling: Scaling) -> str:
     check = scaling.check
     first, second = scaling.from_batches
-    yield _labelled(
-        "batch",
+    return (
         f"{check.batch_size} from {first} and {second}: {format_bytes(check.predicted_allocated_bytes)} predicted, "
-        f"{format_bytes(check.probed_allocated_bytes)} probed, difference {format_bytes(check.difference_bytes)}",
+        f"{format_bytes(check.probed_allocated_bytes)} probed, difference {format_bytes(check.difference_bytes)}"
     )
+
+
+def _growth(scaling: Scaling) -> str:
     most = scaling.largest_batch_that_fits
     fits = "no batch fits" if most is None else f"the largest that fits is {most} (predicted)"
-    yield _labelled("", f"{format_bytes(scaling.per_sample_bytes)} a sample in that phase; {fits}")
+    return f"{format_bytes(scaling.per_sample_bytes)} a sample in that phase; {fits}"
 
 
 def _print_tensors(groups: Sequence[TensorGroup], out: Console) -> None:
@@ -174,10 +171,6 @@ def _print_tensors(groups: Sequence[TensorGroup], out: Console) -> None:
         for group in groups
     ]  # fmt: skip
     print_table(("bytes", "count x shape", "dtype", "category", "operator", "module", "born in"), rows, keep=7)
-
-
-def _labelled(label: str, text: str) -> Text:
-    return Text.assemble((f"{label:<{_LABEL}} ", "bold"), text)
 
 
 def _label(text: str) -> Text:

@@ -74,5 +74,15 @@ def test_readme_has_one_test_command_of_one_line() -> None:
     assert "pytest" in blocks[0]
 
 
+def test_links_between_documents_lead_somewhere(texts: dict[str, str]) -> None:
+    links = [
+        (name, link)
+        for name, text in texts.items()
+        if name.endswith(".md")
+        for link in re.findall(r"\]\((?!\w+:)([^)#\s]+)", text)
+    ]
+    assert [(name, link) for name, link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+
+
 def test_ci_script_is_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
