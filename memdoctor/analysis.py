@@ -91,7 +91,8 @@ def phases_of(examination: Examination) -> tuple[PhaseUse, ...]:
     """Every phase of every step. A phase's peak counts what was in use when it began, as PyTorch's counters do."""
     timeline = examination.timeline
     in_use, reserved = timeline.in_use(), timeline.reserved()
-    peaks = [max(range(max(phase.begin - 1, 0), max(phase.end, 1)), key=in_use.__getitem__) for phase in timeline.phases]
+    spans = [range(max(phase.begin - 1, 0), max(phase.end, 1)) for phase in timeline.phases]
+    peaks = [max(span, key=in_use.__getitem__) for span in spans]
     held = _categories_after(timeline, set(peaks))
     return tuple(
         PhaseUse(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal, TypeVar
 
 from memdoctor.records import (
@@ -29,6 +28,7 @@ from memdoctor.records import (
 
 _T = TypeVar("_T")
 _MOST_COMPLAINTS = 3
+_ADAPTERS: dict[type, Any] = {}  # making one takes longer than using it
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,12 @@ def json_schema(kind: type) -> dict[str, Any]:
     return made
 
 
-@cache
 def _adapter(kind: type) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def examination_to_json(examination: Examination) -> dict[str, Any]:

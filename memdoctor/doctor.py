@@ -9,6 +9,7 @@ from typing import Any
 
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
+from memdoctor.codec import examination_from_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.matrix import apply_change, toggles_of
 from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
@@ -27,7 +28,6 @@ from memdoctor.records import (
     Workload,
 )
 from memdoctor.scaling import Need, aligned, scaling_of
-from memdoctor.codec import examination_from_json, from_json, to_json
 from memdoctor.storage import read_document
 from memdoctor.units import MIB, format_bytes, parse_bytes
 
@@ -103,7 +103,8 @@ def parse_change(case: Case, text: str) -> Change:
     """
     name, _, value = text.partition("=")
     key = name.strip().replace("-", "_")
-    settings = {k: v for k, v in to_json(case.workload).items() if k not in ("model", "strategy", "world_size", "freeze")}
+    fixed = ("model", "strategy", "world_size", "freeze")
+    settings = {name: value for name, value in to_json(case.workload).items() if name not in fixed}
     if key not in settings:
         raise UsageError(f"--toggle {text}: there is no setting {name!r}", hint=f"one of {', '.join(settings)}")
     try:
@@ -161,7 +162,7 @@ def load_examination(path: Path) -> Examination:
 def _examine(pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None) -> list[Examination]:
     done = 0
 
-    def on_done(request: Request, examination: Examination) -> None:
+    def on_done(request: Request, _: Examination) -> None:
         nonlocal done
         done += 1
         if progress is not None:

@@ -1,8 +1,9 @@
 """From two small batches to any batch: event by event where their steps are the same sequence, else phase by phase.
 
 Batch 1 and 2 are those two, unless batch 1 is different in kind: with one row nothing is broadcast, so BERT sums no
-gradient over rows; then 2 and 3 are. Every storage of a training step is a fixed part plus a part per sample, so its size at any batch follows from its
-sizes at 1 and 2. Which event is the peak may change with the batch; taking the maximum last gets that right.
+gradient over rows; then 2 and 3 are. Every storage of a training step is a fixed part plus a part per sample, so its
+size at any batch follows from two. Which event is the peak may change with the batch; taking the maximum last gets that
+right.
 """
 
 from __future__ import annotations
@@ -166,6 +167,6 @@ def _batches(target: int) -> list[int]:
 
 def _largest(model: _EventModel | _PhaseModel) -> int | None:
     """The largest batch that is predicted to fit; ``None`` where not even one does."""
-    too_large = next((2**power for power in count() if 2**power > LARGEST_BATCH or not model.predict(2**power).fits))
+    too_large = next(2**power for power in count() if 2**power > LARGEST_BATCH or not model.predict(2**power).fits)
     fitting = bisect_left(range(1, too_large), True, key=lambda batch: not model.predict(batch).fits)
     return fitting or None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memdoctor.errors import InputError
+
 SCHEMA_VERSION = 1
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -34,14 +35,15 @@ def write_bytes(path: Path, content: bytes, *, force: bool) -> None:
     """
     check_writable(path, force=force)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
         except BaseException:
-            os.unlink(temporary)
+            temporary.unlink()
             raise
     except OSError as error:
         raise InputError(f"cannot write {path}", why=error.strerror or str(error)) from error
@@ -79,10 +81,10 @@ def read_document(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot read {path}", why=error.strerror or str(error)) from error
     except (EOFError, ValueError, RecursionError, zlib.error) as error:
         raise InputError(f"{path} is broken or not JSON", why=str(error)) from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if not isinstance(version, int) or "kind" not in document:
+    if not isinstance(document, dict) or not {"schema_version", "kind"} <= document.keys():
         raise InputError(f"{path} is not a memdoctor file", why="it has no schema_version and kind")
-    if version > SCHEMA_VERSION:
+    version = document["schema_version"]
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise InputError(
             f"{path} was written by a newer memdoctor",
             why=f"its schema_version is {version}, this one reads up to {SCHEMA_VERSION}",

@@ -16,18 +16,16 @@ _FACTORS = {
     "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024 * GIB,
     "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
 }  # fmt: skip
+_ROUNDS_UP = 0.000004  # just under a whole unit, its hundredth rounds up to the whole
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 
 
 def format_bytes(count: int) -> str:
     """Bytes in the largest binary unit with at least one whole: ``1536`` -> ``1.50 KiB``."""
     sign, magnitude = ("-" if count < 0 else ""), abs(count)
-    for index, (unit, factor) in enumerate(_BINARY):
-        if magnitude >= factor:
-            text = f"{magnitude / factor:.2f}"
-            if text == "1024.00" and index:  # 1023.999 MiB reads better as 1.00 GiB
-                unit, text = _BINARY[index - 1][0], "1.00"
-            return f"{sign}{text} {unit}"
+    for unit, factor in _BINARY:
+        if magnitude >= factor * (1 - _ROUNDS_UP):  # 1023.999 MiB reads better as 1.00 GiB
+            return f"{sign}{magnitude / factor:.2f} {unit}"
     return f"{sign}{magnitude} B"
 
 

@@ -15,7 +15,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from memdoctor.errors import InputError, MeasureError
 from memdoctor.records import Attention, Task, Workload
 
-_AUTO_CLASSES = {
+_AUTO_CLASSES: dict[Task, Any] = {
     Task.SEQUENCE_CLASSIFICATION: modeling_auto.AutoModelForSequenceClassification,
     Task.TOKEN_CLASSIFICATION: modeling_auto.AutoModelForTokenClassification,
     Task.QUESTION_ANSWERING: modeling_auto.AutoModelForQuestionAnswering,
@@ -33,7 +33,7 @@ def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
         InputError: the model type is unknown to the installed transformers.
     """
     facts = {key: value for key, value in config.items() if key not in ("model_type", "architectures", "dtype")}
-    model_type = config.get("model_type")
+    model_type = str(config.get("model_type"))
     if model_type not in CONFIG_MAPPING:
         raise InputError(
             f"model type {model_type!r} of {workload.model} is unknown to the installed transformers",
@@ -56,7 +56,7 @@ def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Modul
         MeasureError: the freeze patterns leave nothing to train.
     """
     built = build_config(config, workload)
-    auto = _AUTO_CLASSES[workload.task]
+    auto: Any = _AUTO_CLASSES[workload.task]
     if type(built) not in auto._model_mapping:
         raise InputError(
             f"{workload.model} ({built.model_type}) has no {workload.task.value} head in transformers",

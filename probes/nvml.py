@@ -49,7 +49,7 @@ def driver_version() -> str | None:
         pynvml.nvmlInit()
         version = pynvml.nvmlSystemGetDriverVersion()
         pynvml.nvmlShutdown()
-    except Exception:  # no library, no driver, no permission: all mean that it cannot be told
+    except Exception:  # noqa: BLE001 - no library, driver or permission: all mean that it cannot be told
         return None
     return version.decode() if isinstance(version, bytes) else str(version)
 

@@ -42,7 +42,8 @@ def build_optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
     """
     if name not in OPTIMIZERS:
         raise InputError(f"optimizer {name!r} cannot be probed", hint=f"--optim with one of: {', '.join(OPTIMIZERS)}")
-    decayed, plain = [], []
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for path, parameter in model.named_parameters():
         if parameter.requires_grad:
             (plain if _is_plain(path, model) else decayed).append(parameter)

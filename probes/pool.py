@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from memdoctor.codec import examination_from_json, to_json
 from memdoctor.errors import WorkerError
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
 from memdoctor.records import Device, Examination, Workload
-from memdoctor.codec import examination_from_json, to_json
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
 STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
@@ -111,7 +111,7 @@ class _Worker:
         self._late = False
         # Python's own threads in a worker are idle; its math library would start one more for each core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._errors, env=environment, start_new_session=True,
@@ -130,7 +130,7 @@ class _Worker:
             index, request = job
             try:
                 self._finished.put((index, self._probe(request)))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there
                 self._finished.put((index, error))
                 return
 
@@ -151,7 +151,8 @@ class _Worker:
         return examination_from_json(answer["examination"])
 
     def _exchange(self, question: bytes) -> bytes:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
             self._process.stdin.write(question)
             self._process.stdin.flush()
@@ -166,7 +167,8 @@ class _Worker:
     def _death(self, request: Request) -> WorkerError:
         code = self._process.wait()
         workload = request.workload
-        what = f"the probe of {workload.model} at batch {workload.batch_size}, length {workload.seq_length} did not finish"
+        shape = f"batch {workload.batch_size}, length {workload.seq_length}"
+        what = f"the probe of {workload.model} at {shape} did not finish"
         if self._late:
             return WorkerError(what, why=f"it took longer than {self._time_limit:g} s", hint="a larger --time-limit")
         if code == -signal.SIGKILL:

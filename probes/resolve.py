@@ -18,7 +18,9 @@ from memdoctor.errors import InputError
 HUB_TIMEOUT = 5.0  # seconds for the hub to answer before it counts as out of reach
 
 # RoBERTa and its relatives number positions from pad_token_id + 1 on, and lose that many of them.
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl", "roberta-prelayernorm"}
+_OFFSET_POSITIONS = {
+    "roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl", "roberta-prelayernorm",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,18 @@ def _catalogued(name: str) -> ModelFacts | str:
 def _hub(name: str) -> ModelFacts | str:
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     try:
-        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=HUB_TIMEOUT)  # asks once; a download asks six times
+        # Asks once, where a download asks six times before it gives up.
+        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=HUB_TIMEOUT)
         file = hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)
     except HFValidationError:
         return "not a name the hub could have"
     except HfHubHTTPError as error:
         return f"the hub answered {error.response.status_code}" if error.response is not None else "the hub refused"
-    except Exception as error:  # the hub's client raises what its transport raises; none of it is a bug of ours
+    except Exception as error:  # noqa: BLE001 - the client raises whatever its transport raises
         return f"the hub is out of reach ({type(error).__name__})"
     return _facts(name, _read_config(Path(file)), "the hub")
 

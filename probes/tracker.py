@@ -53,8 +53,8 @@ class BlockDraft:
 class Tracker(TorchDispatchMode):
     """Records births, deaths and phases of every storage on devices of type ``device_type``.
 
-    ``after_op(tracker, operator)`` is called after every operator; ``host_outputs`` names outputs, by operator and position, that
-    are on the host although their device says otherwise (shape functions are not exact about this).
+    ``after_op(tracker, operator)`` is called after every operator; ``host_outputs`` names outputs, by operator and
+    position, that are on the host although their device says otherwise (shape functions are not exact about this).
     """
 
     def __init__(
@@ -166,7 +166,7 @@ def watching(tracker: Tracker, clock: ModuleClock, model: torch.nn.Module) -> It
 
     with ExitStack() as stack:
         stack.enter_context(clock.following(model))
-        torch._C._autograd._push_saved_tensors_default_hooks = push
+        torch._C._autograd._push_saved_tensors_default_hooks = push  # type: ignore[assignment]  # parameter names
         stack.callback(setattr, torch._C._autograd, "_push_saved_tensors_default_hooks", native_push)
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_keep, _give_back))
         yield

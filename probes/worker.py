@@ -12,11 +12,11 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Any, TextIO
+from typing import Any
 
+from memdoctor.codec import examination_to_json, from_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError
 from memdoctor.records import Device, Workload
-from memdoctor.codec import examination_to_json, from_json
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"examination": examination_to_json(examination)}
     except MemdoctorError as error:
         return {"error": type(error).__name__, "what": error.what, "why": error.why, "hint": error.hint}
-    except Exception:
+    except Exception:  # noqa: BLE001 - the parent raises it, with this traceback
         return {"bug": traceback.format_exc()}
 
 

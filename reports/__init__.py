@@ -1,0 +1,1 @@
+"""Reports: from a diagnosis to what people and programs read."""

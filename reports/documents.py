@@ -9,7 +9,6 @@ from typing import Any
 
 from memdoctor import __version__
 from memdoctor.analysis import breakdown_of, peak_of, phases_of
-from memdoctor.errors import InputError
 from memdoctor.codec import (
     ExaminationFields,
     examination_from_json,
@@ -18,9 +17,9 @@ from memdoctor.codec import (
     json_schema,
     to_json,
 )
+from memdoctor.errors import InputError
 from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
 from memdoctor.storage import SCHEMA_VERSION, read_document
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
                 return conclude(examination_from_json(document))
     except ValueError as error:
         raise InputError(f"{path} is a broken {document['kind']}", why=str(error)) from error
-    raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']!r}", hint="a diagnosis or examination")
+    raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
 def examination_document(examination: Examination) -> dict[str, Any]:

@@ -52,4 +52,6 @@ def command(
 
 
 def _suggestion(model: str, outputs: tuple[Path, ...]) -> str:
-    return f"memdoctor report {outputs[0]}" if outputs else f"memdoctor diagnose --model {model} -o report.json --top 10"
+    if outputs:
+        return f"memdoctor report {outputs[0]}"
+    return f"memdoctor diagnose --model {model} -o report.json --top 10"

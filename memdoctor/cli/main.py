@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import rich_click as click
@@ -54,7 +55,7 @@ class Commands(click.RichGroup):
 
 
 def _suggestion(word: str) -> str:
-    if os.path.exists(word) and word.endswith((".json", ".gz")):
+    if Path(word).exists() and word.endswith((".json", ".gz")):
         return f" Did you mean memdoctor report {word}?"
     near = difflib.get_close_matches(word, COMMANDS, n=1)
     return f" Did you mean {near[0]}?" if near else f" The commands are {', '.join(COMMANDS)}."
@@ -95,7 +96,7 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
         code = _bug(error)
     sys.exit(code if isinstance(code, int) else 0)
 

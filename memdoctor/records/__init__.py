@@ -31,6 +31,6 @@ from memdoctor.records.workload import Attention, Device, Precision, Task, Workl
 __all__ = [
     "Attention", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device", "Diagnosis", "Event",
     "Examination", "Finding", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan",
-    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Task",
-    "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
+    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling",
+    "SegmentEvent", "Task", "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
 ]  # fmt: skip

@@ -255,7 +255,7 @@ class Diagnosis:
         """The parts sum to the card, to the peak, and the verdict agrees with what is free."""
         parts = self.breakdown
         if parts.device + parts.free != self.device.total_bytes:
-            raise ValueError(f"the parts sum to {parts.device + parts.free} B, the card has {self.device.total_bytes} B")
+            raise ValueError(f"the parts sum to {parts.device + parts.free} B, not {self.device.total_bytes} B")
         if (parts.allocated, parts.reserved) != (self.peak.allocated_bytes, self.peak.reserved_bytes):
             raise ValueError("the breakdown is not that of the peak")
         if self.verdict.headroom_bytes != parts.free:

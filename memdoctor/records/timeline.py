@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 
 class Category(StrEnum):
@@ -99,8 +99,9 @@ class Timeline:
                 raise ValueError(f"block {event.block} of {size} B has the event {event.delta_bytes:+d} B out of turn")
             seen.add(event.block)
             (alive.add if born else alive.discard)(event.block)
-        edges = [0, *(edge for phase in self.phases for edge in (phase.begin, phase.end)), len(self.events)]
-        if any(left > right for left, right in pairwise(edges)) or any(edges[i] != edges[i + 1] for i in range(0, len(edges), 2)):
+        begins = [phase.begin for phase in self.phases]
+        ends = [phase.end for phase in self.phases]
+        if [*begins, len(self.events)] != [0, *ends] or ends != sorted(ends):
             raise ValueError("the phases do not tile the events")
 
     def in_use(self) -> tuple[int, ...]:

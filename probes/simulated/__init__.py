@@ -1,0 +1,1 @@
+"""A training step on a GPU that is not there."""

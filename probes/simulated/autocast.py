@@ -36,6 +36,7 @@ FP32_BY_DTYPE_ARGUMENT = (
 PROMOTE = ("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "index_put", "tensordot", "scatter_add")
 
 KEY = "AutocastPrivateUse1"
+_KEYSET = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, KEY))
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -135,4 +136,4 @@ def _has_dtype(op: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _below_autocast() -> Any:
-    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1))
+    return torch._C._ExcludeDispatchKeyGuard(_KEYSET)

@@ -32,8 +32,19 @@ from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_works
 from memdoctor.probes.step import Batch, Job, train
 from memdoctor.probes.tracker import Mark, Tracker, watching
 from memdoctor.records import (
-    Attention, Block, Completed, Device, Examination, Outcome, PhaseName, Precision, Provenance, RanOut,
-    SegmentEvent, Timeline, Workload,
+    Attention,
+    Block,
+    Completed,
+    Device,
+    Examination,
+    Outcome,
+    PhaseName,
+    Precision,
+    Provenance,
+    RanOut,
+    SegmentEvent,
+    Timeline,
+    Workload,
 )  # fmt: skip
 
 STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
@@ -119,7 +130,7 @@ def _gpu() -> _Gpu:
     autocast = SimulatedAutocast(torch_device.type)
     autocast.install()
     # transformers passes over data-dependent shortcuts when it sees a fake tensor; a real run takes them.
-    transformers.utils.import_utils.is_fake_tensor = lambda tensor: False
+    transformers.utils.import_utils.is_fake_tensor = lambda x: False
     return _Gpu(torch_device, attention, autocast, composites.install("AutogradPrivateUse1"))
 
 

@@ -58,7 +58,9 @@ def main() -> None:
     repeat = parser.parse_args().repeat
     median("memdoctor --help", "s", lambda: run("--help"), repeat)
     for model in ("bert-base-uncased", "bert-large-uncased"):
-        median(f"memdoctor diagnose --model {model}", "s", lambda model=model: run("diagnose", "--model", model), repeat)
+        median(
+            f"memdoctor diagnose --model {model}", "s", lambda model=model: run("diagnose", "--model", model), repeat
+        )
         median(f"one cold probe of {model}, imports left out", "s", lambda model=model: one_probe(model), repeat)
     job = ("diagnose", "--model", "bert-base-uncased")
     median("host memory of diagnose --model bert-base-uncased", "MiB", lambda: host_memory(*job), min(repeat, 3))

@@ -126,7 +126,7 @@ def _start(
 def _check_lives(live: set[int], events: Iterable[TraceEvent]) -> None:
     """Refuse a block that is allocated where one lives, or freed where none does."""
     for number, event in enumerate(events):
-        if event.action == "a" and event.address in live or event.action == "f" and event.address not in live:
+        if (event.action == "a" and event.address in live) or (event.action == "f" and event.address not in live):
             raise ValueError(f"event {number} does not fit the blocks alive then: {event}")
         if event.action == "a":
             live.add(event.address)
