@@ -29,6 +29,11 @@ STEPS = 2  # the first optimizer step makes the optimizer's state; the second is
 MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save time
 
 
+# Nothing is computed in a worker, so its math libraries need no threads. TorchScript, in models of older releases of
+# transformers, makes real tensors beside the fake ones: as plain Python the same functions run.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"}
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One probe to run."""
@@ -109,8 +114,7 @@ class _Worker:
         self._finished = finished
         self._time_limit = time_limit
         self._late = False
-        # Python's own threads in a worker are idle; its math library would start one more for each core.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment = {**os.environ, **_ENVIRONMENT}
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

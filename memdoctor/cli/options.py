@@ -42,7 +42,10 @@ WORKLOAD = (
     click.option("--padded/--no-padded", default=None, help="Whether rows of the batch are padded."),
     click.option("--max-grad-norm", type=click.FloatRange(min=0), help="Clip gradients to this norm; 0: do not."),
     click.option("--freeze", multiple=True, metavar="PATTERN", help="Parameters not to train, e.g. '*embeddings*'."),
-    click.option("--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"])),
+    click.option(
+        "--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"]),
+        help="How GPUs share the work; only single can be probed yet.",
+    ),
     click.option("--world-size", type=POSITIVE, help="GPUs that train together."),
 )  # fmt: skip
 DEVICE = (

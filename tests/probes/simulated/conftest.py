@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from memdoctor.probes.simulated.probe import record, simulate
 from memdoctor.records import Block, Device, Examination, Phase, Timeline, Workload
+
+if TYPE_CHECKING:  # imported where they are used: the allocator's tests, next door, need neither
+    import torch
 
 TIB = 1 << 40
 
@@ -56,7 +57,8 @@ class Run:
     def born(self, name: str, step: int = 1, nth: int = 0) -> list[Block]:
         """The blocks that the phase made, in order."""
         phase = self.phase(name, step, nth)
-        return [self.timeline.blocks[e.block] for e in self.timeline.events[phase.begin : phase.end] if e.delta_bytes > 0]
+        events = self.timeline.events[phase.begin : phase.end]
+        return [self.timeline.blocks[event.block] for event in events if event.delta_bytes > 0]
 
 
 def card(capability: str = "7.5", total_bytes: int = TIB) -> Device:
@@ -74,8 +76,20 @@ def make_card() -> Callable[..., Device]:
 
 
 @pytest.fixture(scope="session")
-def train() -> Callable[..., Run]:
+def imports_frozen() -> None:
+    """A probe collects garbage before it starts; what was imported lives to the end, and need not be looked at."""
+    import memdoctor.probes.simulated.probe  # noqa: F401  # the heavy import
+
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def train(imports_frozen: None) -> Callable[..., Run]:
     """``train(make_model, batch, capability=..., steps=..., **workload)``: train a toy that returns its loss."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from memdoctor.probes.simulated.probe import record
 
     def train_toy(
         make_model: Callable[[], torch.nn.Module],
@@ -97,8 +111,10 @@ def train() -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="session")
-def probe() -> Callable[..., Examination]:
-    """``probe(config, capability=..., steps=..., total_bytes=..., **workload)``: a transformers model, each probed once."""
+def probe(imports_frozen: None) -> Callable[..., Examination]:
+    """``probe(config, capability=..., steps=..., total_bytes=..., **workload)``: a model, each kind probed once."""
+    from memdoctor.probes.simulated.probe import simulate
+
     done: dict[str, Examination] = {}
 
     def probe_model(
