@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -49,8 +50,9 @@ class Bug(Exception):
 
 
 Done = Callable[[Request, Examination], None]
-_Job = tuple[int, Request] | None  # None: no more work
-_Outcome = tuple[int, Examination | Exception]
+_Ticket = tuple[int, int]  # which call of examine, and which of its requests
+_Job = tuple[_Ticket, Request] | None  # None: no more work
+_Outcome = tuple[_Ticket, Examination | Exception]
 
 
 class Pool:
@@ -61,6 +63,7 @@ class Pool:
 
     def __init__(self, *, time_limit: float = TIME_LIMIT) -> None:
         self._time_limit = time_limit
+        self._calls = 0
         self._workers: list[_Worker] = []
         self._waiting: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._finished: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
@@ -69,6 +72,7 @@ class Pool:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._forget_waiting()
         for worker in self._workers:
             worker.stop()
 
@@ -78,22 +82,32 @@ class Pool:
         ``on_done`` is called in the caller's thread as each is finished.
 
         Raises:
-            MemdoctorError: the first request that fails fails them all.
+            MemdoctorError: the first request that fails fails them all; the pool can be used again.
             Bug: a worker met an error that is ours.
         """
-        for item in enumerate(requests):
-            self._waiting.put(item)
+        self._calls += 1
+        call = self._calls
+        for index, request in enumerate(requests):
+            self._waiting.put(((call, index), request))
         while len(self._workers) < _worker_count(len(requests)):
             self._workers.append(_Worker(self._waiting, self._finished, self._time_limit))
         results: dict[int, Examination] = {}
         while len(results) < len(requests):
-            index, outcome = self._finished.get()
+            (of_call, index), outcome = self._finished.get()
+            if of_call != call:  # left over from a call that failed
+                continue
             if isinstance(outcome, Exception):
+                self._forget_waiting()
                 raise outcome
             results[index] = outcome
             if on_done is not None:
                 on_done(requests[index], outcome)
         return [results[index] for index in range(len(requests))]
+
+    def _forget_waiting(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait()
 
 
 def _worker_count(requests: int) -> int:
@@ -102,43 +116,52 @@ def _worker_count(requests: int) -> int:
 
 
 class _Worker:
-    """One worker process and the thread that feeds it."""
+    """One worker process and the thread that feeds it; a process that has died is started again for the next probe."""
 
     def __init__(
-        self,
-        waiting: queue.SimpleQueue[_Job],
-        finished: queue.SimpleQueue[_Outcome],
-        time_limit: float,
+        self, waiting: queue.SimpleQueue[_Job], finished: queue.SimpleQueue[_Outcome], time_limit: float
     ) -> None:
         self._waiting = waiting
         self._finished = finished
         self._time_limit = time_limit
         self._late = False
-        environment = {**os.environ, **_ENVIRONMENT}
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, env=environment, start_new_session=True,
-        )  # fmt: skip
+        self._stopped = False
+        self._starting = threading.Lock()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        self._process = self._start()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the process, whatever it does, and wait until it is gone."""
-        self._waiting.put(None)
-        self._process.kill()
+        with self._starting:
+            self._stopped = True
+            self._process.kill()
         self._process.wait()
+        self._waiting.put(None)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # -P: a file torch.py in the user's directory is not torch. A session of its own: Ctrl-C reaches the caller alone.
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors, env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
+        )  # fmt: skip
 
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None:
-            index, request = job
+            ticket, request = job
             try:
-                self._finished.put((index, self._probe(request)))
+                with self._starting:
+                    if self._stopped:
+                        return
+                    if self._process.poll() is not None:
+                        self._process = self._start()
+                self._finished.put((ticket, self._probe(request)))
             except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there
-                self._finished.put((index, error))
-                return
+                self._finished.put((ticket, error))
 
     def _probe(self, request: Request) -> Examination:
+        self._late = False
         timer = threading.Timer(self._time_limit, self._expire)
         timer.start()
         try:

@@ -1,9 +1,9 @@
 """Answers to operators that ask for data, where the workload knows the answer.
 
 A fake tensor has no values, and a model that asks for one (``mask.all()``, ``.item()``, ``nonzero``) would stop.
-But token ids, masks and labels are known: the probe made them. Every integer or boolean tensor computed from
-known ones carries the recipe of its value; only when a value is asked for is the recipe run, on the CPU. What
-rests on floating-point data is refused, naming the operator and the line of the model.
+But token ids, masks and labels are known: the probe made them. Every tensor computed from known ones alone carries
+the recipe of its value; only when a value is asked for is the recipe run, on the CPU. What rests on weights or on
+random numbers is refused, naming the operator and the line of the model.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class KnownValues(TorchDispatchMode):
         out = func(*args, **kwargs)
         if func is _FINITE_CHECK:
             remember(args[1], _ZERO)  # found_inf: the ordinary step, whose gradients are finite
-        if isinstance(out, FakeTensor) and not out.dtype.is_floating_point and not func._schema.is_mutable:
+        if isinstance(out, FakeTensor) and _can_be_known(func):
             recipe = _recipe_for(func, args, kwargs)
             if recipe is not None:
                 setattr(out, _RECIPE, (out._version, recipe))
@@ -103,7 +103,7 @@ class KnownValues(TorchDispatchMode):
             where = _line_of_model()
             raise MeasureError(
                 f"the model's code asks for data that a simulated GPU does not have: {func} at {where}",
-                why="the answer depends on floating-point values, which are never computed here",
+                why="its value is not known: it rests on weights, on random numbers, or on a tensor changed in place",
                 hint="measure this model on a GPU",
             ) from error
 
@@ -113,7 +113,14 @@ def _asks_for_data(func: Any) -> bool:
     return any(tag in func.tags for tag in _ASKS)
 
 
+@cache
+def _can_be_known(func: Any) -> bool:
+    return not func._schema.is_mutable and torch.Tag.nondeterministic_seeded not in func.tags
+
+
 def _recipe_for(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recipe | None:
+    if args and isinstance(args[0], FakeTensor) and _recipe_of(args[0]) is None:
+        return None  # nearly every operator: spares a walk through its arguments
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not tensors and func.overloadpacket.__name__ not in _FACTORIES:
         return None
