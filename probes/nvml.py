@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -36,8 +37,11 @@ def see_gpus() -> tuple[SeenGpu, ...] | NoGpu:
         seen = tuple(_see(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
     except pynvml.NVMLError as error:
         return NoGpu(f"NVML failed: {error}")
+    except AttributeError as error:
+        return NoGpu(f"this pynvml is too old: {error}")
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
     return seen or NoGpu("NVML sees no GPU")
 
 

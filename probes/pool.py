@@ -75,6 +75,10 @@ class Pool:
         self._forget_waiting()
         for worker in self._workers:
             worker.stop()
+        for _ in self._workers:  # any thread may take any of them, so all are there before one is waited for
+            self._waiting.put(None)
+        for worker in self._workers:
+            worker.close()
 
     def examine(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination]:
         """Run every request and return the examinations in the same order.
@@ -133,12 +137,23 @@ class _Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the process, whatever it does, and wait until it is gone."""
+        """End the process, whatever it does; no other is started."""
         with self._starting:
             self._stopped = True
             self._process.kill()
+
+    def close(self) -> None:
+        """Wait until the process and the thread are gone."""
         self._process.wait()
-        self._waiting.put(None)
+        self._thread.join()
+        self._close_pipes()
+        self._errors.close()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         # -P: a file torch.py in the user's directory is not torch. A session of its own: Ctrl-C reaches the caller alone.
@@ -155,6 +170,7 @@ class _Worker:
                     if self._stopped:
                         return
                     if self._process.poll() is not None:
+                        self._close_pipes()
                         self._process = self._start()
                 self._finished.put((ticket, self._probe(request)))
             except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there
@@ -162,7 +178,7 @@ class _Worker:
 
     def _probe(self, request: Request) -> Examination:
         self._late = False
-        timer = threading.Timer(self._time_limit, self._expire)
+        timer = threading.Timer(min(self._time_limit, threading.TIMEOUT_MAX), self._expire)
         timer.start()
         try:
             line = self._exchange(_encode(request))

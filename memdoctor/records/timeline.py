@@ -60,6 +60,11 @@ class Block:
     allocated_bytes: int
     address: int
 
+    def __post_init__(self) -> None:
+        """Nothing of no size reaches the allocator, and it sets aside no less than was asked for."""
+        if not 0 < self.bytes <= self.allocated_bytes:
+            raise ValueError(f"a block of {self.bytes} B, {self.allocated_bytes} B set aside for it")
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -90,6 +95,10 @@ class Timeline:
 
     def __post_init__(self) -> None:
         """Each block is born once with its bytes and dies at most once, after that; phases tile the events."""
+        if any(not 0 <= event.block < len(self.blocks) for event in self.events):
+            raise ValueError("an event names a block that is not there")
+        if any(not 0 <= segment.event < len(self.events) for segment in self.segments):
+            raise ValueError("a segment names an event that is not there")
         alive: set[int] = set()
         seen: set[int] = set()
         for event in self.events:

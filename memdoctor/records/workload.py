@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 
 class Precision(StrEnum):
@@ -63,8 +64,8 @@ class Workload:
         for name in ("num_labels", "batch_size", "seq_length", "gradient_accumulation_steps", "world_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
-        if self.max_grad_norm < 0:
-            raise ValueError(f"max_grad_norm is {self.max_grad_norm}, but must not be negative")
+        if not 0 <= self.max_grad_norm < inf:
+            raise ValueError(f"max_grad_norm is {self.max_grad_norm}, but must be a number and not negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

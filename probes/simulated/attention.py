@@ -27,15 +27,15 @@ class Kernel(StrEnum):
 HALF = (torch.float16, torch.bfloat16)
 FLASH_CAPABILITIES = ((8, 0), (12, 1))  # check_flash_attention_hardware_support
 EFFICIENT_CAPABILITIES = ((5, 0), (12, 1))  # check_mem_efficient_hardware_support
-CUDNN_PREFERRED = ((9, 0), (10, 0))  # check_prefer_cudnn_attention, cuDNN > 9.15 as in the wheels of torch >= 2.11
+CUDNN_PREFERRED = (9, 10)  # major; check_prefer_cudnn_attention, cuDNN > 9.15 as in the wheels of torch >= 2.11
 FLASH_MAX_HEAD = 256
 CUDNN_MAX_HEAD = {(9, 0): 256}
 CUDNN_MAX_HEAD_ELSEWHERE = 128
-MASK_ALIGNMENT = 16  # elements; attention.cpp, preprocess_mask
+MASK_ALIGNMENT = 8  # elements; attention.cpp, preprocess_mask
 
 
 def choose_kernel(
-    dtype: torch.dtype, head: tuple[int, int], masked: bool, capability: tuple[int, int], *, dropout: bool = True
+    dtype: torch.dtype, head: tuple[int, int], masked: bool, capability: tuple[int, int], *, dropout: float
 ) -> Kernel:
     """The kernel that CUDA picks for a training step.
 
@@ -44,17 +44,15 @@ def choose_kernel(
         head: head sizes of query/key and of value.
         masked: an attention mask is passed (a batch with padding).
         capability: CUDA compute capability.
-        dropout: attention dropout is above zero.
+        dropout: probability of attention dropout.
     """
+    if _takes_cudnn(dtype, head, capability, dropout):
+        return Kernel.CUDNN
     same = head[0] == head[1]
-    if capability in CUDNN_PREFERRED and dtype in HALF:
-        limit = CUDNN_MAX_HEAD.get(capability, CUDNN_MAX_HEAD_ELSEWHERE)
-        if max(head) <= limit and all(size % 8 == 0 for size in head):
-            return Kernel.CUDNN
     low, high = FLASH_CAPABILITIES
     if dtype in HALF and low <= capability <= high and not masked and same and head[0] <= FLASH_MAX_HEAD:
         consumer = (8, 6) <= capability <= (8, 9) or capability >= (12, 0)
-        if not (consumer and (192 < head[0] <= 224 or (head[0] > 224 and dropout))):
+        if not (consumer and (192 < head[0] <= 224 or (head[0] > 224 and dropout > 0))):
             return Kernel.FLASH
     low, high = EFFICIENT_CAPABILITIES
     if low <= capability <= high and not (dtype is torch.bfloat16 and capability < (8, 0)):
@@ -62,6 +60,13 @@ def choose_kernel(
         if dtype is not torch.float64 and all(size % alignment == 0 for size in head):
             return Kernel.EFFICIENT
     return Kernel.MATH
+
+
+def _takes_cudnn(dtype: torch.dtype, head: tuple[int, int], capability: tuple[int, int], dropout: float) -> bool:
+    """``check_prefer_cudnn_attention`` and ``can_use_cudnn_attention``: dropout must be a multiple of 1/16."""
+    limit = CUDNN_MAX_HEAD.get(capability, CUDNN_MAX_HEAD_ELSEWHERE)
+    suits = max(head) <= limit and all(size % 8 == 0 for size in head)
+    return capability[0] in CUDNN_PREFERRED and dtype in HALF and suits and (16 * dropout).is_integer()
 
 
 def _gemm_alignment(dtype: torch.dtype, capability: tuple[int, int]) -> int:
@@ -104,9 +109,9 @@ class SimulatedAttention:
     ) -> torch.Tensor:
         """Run the operator of the chosen kernel; arguments as ``torch.nn.functional.scaled_dot_product_attention``."""
         head = (query.shape[-1], value.shape[-1])
-        kernel = choose_kernel(
-            query.dtype, head, attn_mask is not None, self.capability, dropout=dropout_p > 0
-        ) if query.dim() == 4 else Kernel.MATH  # fmt: skip
+        kernel = Kernel.MATH
+        if query.dim() == 4:
+            kernel = choose_kernel(query.dtype, head, attn_mask is not None, self.capability, dropout=dropout_p)
         self.chosen.add(kernel.value)
         mask = _additive(attn_mask, query.dtype)
         if kernel is Kernel.FLASH:
@@ -138,7 +143,7 @@ def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
 
 
 def _aligned(mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor | None:
-    """``preprocess_mask``: expand over heads, and pad a last dimension that is no multiple of 16 (a copy)."""
+    """``preprocess_mask``: expand over heads, and pad a last dimension that is no multiple of 8 (a copy)."""
     if mask is None:
         return None
     length = key.shape[2]

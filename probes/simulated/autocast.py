@@ -7,8 +7,7 @@ outermost autocast region ends (``cached_cast`` in ``autocast_mode.cpp``): real 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -61,15 +60,17 @@ class SimulatedAutocast:
             for name in names:
                 listed.impl(name, policy(_operator(name)), KEY)
         self._libraries += [rest, listed]
+        self._clear_with_torch()
 
-    @contextmanager
-    def region(self, dtype: torch.dtype) -> Iterator[None]:
-        """An outermost autocast region: when it ends, the cached copies are dropped."""
-        with torch.autocast(self._device_type, dtype=dtype):
-            try:
-                yield
-            finally:
-                self._cache.clear()
+    def _clear_with_torch(self) -> None:
+        """Every outermost region that ends clears PyTorch's cache: the Trainer's, and each recomputed layer's own."""
+        native = torch.clear_autocast_cache
+
+        def clear() -> None:
+            self._cache.clear()
+            native()
+
+        torch.clear_autocast_cache = clear
 
     def _lower(self, op: Any) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:

@@ -22,10 +22,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 from memdoctor.errors import MeasureError
 
 _RECIPE = "_memdoctor_recipe"
+_WRITES = "_memdoctor_writes"
 _ASKS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 _ZERO = torch.zeros(())
 _DEVICE_OF = torch.ops.prim.device.default
 _FINITE_CHECK = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_.default
+_UNINITIALISED = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 _FACTORIES = {"arange", "zeros", "ones", "full", "scalar_tensor", "tril_indices"}
 
 
@@ -55,12 +57,36 @@ def _cooked(item: Any) -> Any:
 
 def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Note that the fake ``tensor`` has this real CPU ``value``."""
-    setattr(tensor, _RECIPE, (tensor._version, Recipe(None, (), {}, value)))
+    _note(tensor, Recipe(None, (), {}, value))
+
+
+def _note(tensor: torch.Tensor, recipe: Recipe) -> None:
+    setattr(tensor, _RECIPE, (_writes(tensor), recipe))
 
 
 def _recipe_of(tensor: torch.Tensor) -> Recipe | None:
-    version, recipe = getattr(tensor, _RECIPE, (None, None))
-    return recipe if version == tensor._version else None  # changed in place since: no longer known
+    writes, recipe = getattr(tensor, _RECIPE, (0, None))
+    return recipe if recipe is not None and writes == _writes(tensor) else None
+
+
+def _writes(tensor: torch.Tensor) -> int:
+    """How often the storage was written in place: a value known before is not known after, in any of its views.
+
+    PyTorch's own version counter does not see what foreach operators write to fake tensors.
+    """
+    writes = getattr(tensor.untyped_storage(), _WRITES, 0)
+    assert isinstance(writes, int)
+    return writes
+
+
+def _count_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.is_write:
+            written = args[position] if position < len(args) else kwargs.get(argument.name)
+            for tensor in tree_leaves(written):
+                if isinstance(tensor, FakeTensor):
+                    storage = tensor.untyped_storage()
+                    setattr(storage, _WRITES, getattr(storage, _WRITES, 0) + 1)
 
 
 class KnownValues(TorchDispatchMode):
@@ -80,12 +106,14 @@ class KnownValues(TorchDispatchMode):
         if _asks_for_data(func):
             return self._answer(func, args, kwargs)
         out = func(*args, **kwargs)
-        if func is _FINITE_CHECK:
-            remember(args[1], _ZERO)  # found_inf: the ordinary step, whose gradients are finite
-        if isinstance(out, FakeTensor) and _can_be_known(func):
+        if func._schema.is_mutable:
+            _count_writes(func, args, kwargs)
+            if func is _FINITE_CHECK:
+                remember(args[1], _ZERO)  # found_inf: the ordinary step, whose gradients are finite
+        elif isinstance(out, FakeTensor) and _can_be_known(func):
             recipe = _recipe_for(func, args, kwargs)
             if recipe is not None:
-                setattr(out, _RECIPE, (out._version, recipe))
+                _note(out, recipe)
         return out
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -115,7 +143,8 @@ def _asks_for_data(func: Any) -> bool:
 
 @cache
 def _can_be_known(func: Any) -> bool:
-    return not func._schema.is_mutable and torch.Tag.nondeterministic_seeded not in func.tags
+    uninitialised = func.overloadpacket.__name__ in _UNINITIALISED
+    return torch.Tag.nondeterministic_seeded not in func.tags and not uninitialised
 
 
 def _recipe_for(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recipe | None:

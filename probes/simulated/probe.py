@@ -150,7 +150,7 @@ def _job(
 
     def autocast() -> AbstractContextManager[Any]:
         dtype = _AUTOCAST_DTYPES.get(workload.precision)
-        return gpu.autocast.region(dtype) if dtype else nullcontext()
+        return torch.autocast(gpu.device.type, dtype=dtype) if dtype else nullcontext()
 
     scaler = torch.amp.GradScaler(gpu.device.type, enabled=workload.precision is Precision.FP16)
     return Job(workload, model, build_optimizer(workload.optimizer, model), next_batch, autocast, scaler)

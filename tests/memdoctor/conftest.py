@@ -75,7 +75,8 @@ class Recording:
     def timeline(self) -> Timeline:
         """What was written. Where nothing was reserved, the first event reserves just what the run needs."""
         ends = [begin for _, _, begin in self.begins[1:]] + [len(self.events)]
-        phases = tuple(Phase(step, name, begin, end) for (step, name, begin), end in zip(self.begins, ends, strict=True))
+        spans = zip(self.begins, ends, strict=True)
+        phases = tuple(Phase(step, name, begin, end) for (step, name, begin), end in spans)
         timeline = Timeline(tuple(self.blocks), tuple(self.events), phases, tuple(self.segments))
         if self.segments:
             return timeline
@@ -129,7 +130,7 @@ def two_steps() -> Examination:
     tape = Recording()
     tape.phase(0, "setup")
     for module, elements in (("net.layer.0", 100), ("net.layer.1", 50)):
-        tape.birth(4 * elements, "parameters", module=module, op="aten._to_copy.default", dtype="float32", shape=(elements,))
+        tape.birth(4 * elements, "parameters", module=module, dtype="float32", shape=(elements,))
     for step in (1, 2):
         tape.phase(step, "forward")
         inputs = tape.birth(16, "inputs_and_buffers", dtype="int64", shape=(1, 2))
@@ -143,7 +144,7 @@ def two_steps() -> Examination:
         tape.phase(step, "optimizer")
         if step == 1:
             for elements in (200, 100):
-                tape.birth(4 * elements, "optimizer_state", op="aten.zeros_like.default", dtype="float32", shape=(elements,))
+                tape.birth(4 * elements, "optimizer_state", dtype="float32", shape=(elements,))
         tape.phase(step, "zero_grad")
         for number in (*gradients, inputs):
             tape.death(number)

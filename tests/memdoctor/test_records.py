@@ -25,8 +25,9 @@ from memdoctor.records import (
 )
 
 FOUR_BYTES = Block(
-    bytes=4, category=Category.ACTIVATIONS, module="", op="", dtype="float32", shape=(1,), allocated_bytes=512, address=0
-)
+    bytes=4, category=Category.ACTIVATIONS, module="", op="", dtype="float32", shape=(1,), allocated_bytes=512,
+    address=0,
+)  # fmt: skip
 BIRTH, DEATH = Event(0, 4), Event(0, -4)
 
 
@@ -72,10 +73,12 @@ def test_an_event_of_a_block_that_is_not_there_is_refused(number: int) -> None:
 
 @pytest.mark.parametrize("size", [0, -4])
 def test_a_block_has_at_least_one_byte(size: int) -> None:
-    """Storages of zero bytes never reach the allocator; with one the sums would hold, and the peak would not be found."""
-    blocks = (replace(FOUR_BYTES, bytes=size),)
-    with pytest.raises(ValueError, match="0"):
-        Timeline(blocks, (Event(0, size),), (Phase(1, PhaseName.FORWARD, 0, 1),), (SegmentEvent(0, 512),))
+    """Storages of zero bytes never reach the allocator; one of them would be born and not be found alive."""
+    with pytest.raises(ValueError, match=r"block|bytes"):
+        Timeline(
+            (replace(FOUR_BYTES, bytes=size),), (Event(0, size),), (Phase(1, PhaseName.FORWARD, 0, 1),),
+            (SegmentEvent(0, 512),),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [-1, 1, 10**9])
@@ -141,10 +144,18 @@ def test_a_peak_may_have_equal_figures() -> None:
     assert Peak(**dict.fromkeys(LADDER, 7), phase="backward", step=1).device_bytes == 7
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, value in LADDER.items() for value in (-1, 99)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("allocated_bytes", 21),
+        ("max_memory_allocated_bytes", 9),
+        ("max_memory_allocated_bytes", 31),
+        ("reserved_bytes", 19),
+        ("reserved_bytes", 41),
+        ("device_bytes", 29),
+    ],
+)
 def test_a_peak_out_of_order_is_refused(name: str, value: int) -> None:
-    if (name, value) in (("allocated_bytes", -1), ("device_bytes", 99)):
-        pytest.skip("the ends of the ladder may move away from it")
     with pytest.raises(ValueError, match="out of order"):
         Peak(**{**LADDER, name: value}, phase="backward", step=1)
 

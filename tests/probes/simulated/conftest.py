@@ -1,4 +1,8 @@
-"""What the tests of the simulated probe share: training toys and small models, and questions to a timeline."""
+"""What the tests of the simulated probe share: training toys and small models, and questions to a timeline.
+
+A probe collects garbage before it starts. Libraries and earlier results are none, and would be looked at each time,
+which takes longer than a small probe: so they are frozen first.
+"""
 
 from __future__ import annotations
 
@@ -76,16 +80,7 @@ def make_card() -> Callable[..., Device]:
 
 
 @pytest.fixture(scope="session")
-def imports_frozen() -> None:
-    """A probe collects garbage before it starts; what was imported lives to the end, and need not be looked at."""
-    import memdoctor.probes.simulated.probe  # noqa: F401  # the heavy import
-
-    gc.collect()
-    gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def train(imports_frozen: None) -> Callable[..., Run]:
+def train() -> Callable[..., Run]:
     """``train(make_model, batch, capability=..., steps=..., **workload)``: train a toy that returns its loss."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -99,6 +94,7 @@ def train(imports_frozen: None) -> Callable[..., Run]:
         steps: int = 1,
         **workload: Any,
     ) -> Run:
+        gc.freeze()
         with FakeTensorMode() as fake:
             model = make_model()
         settings = {"optimizer": "sgd", "max_grad_norm": 0.0, **workload}
@@ -111,7 +107,7 @@ def train(imports_frozen: None) -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="session")
-def probe(imports_frozen: None) -> Callable[..., Examination]:
+def probe() -> Callable[..., Examination]:
     """``probe(config, capability=..., steps=..., total_bytes=..., **workload)``: a model, each kind probed once."""
     from memdoctor.probes.simulated.probe import simulate
 
@@ -127,6 +123,7 @@ def probe(imports_frozen: None) -> Callable[..., Examination]:
     ) -> Examination:
         key = json.dumps([config, capability, steps, total_bytes, workload], sort_keys=True)
         if key not in done:
+            gc.freeze()
             settings = Workload(**{"model": config["model_type"], "batch_size": 2, "seq_length": 32, **workload})
             done[key] = simulate(settings, card(capability, total_bytes), config, "a test", steps)
         return done[key]

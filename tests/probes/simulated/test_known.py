@@ -1,0 +1,269 @@
+"""Questions that model code asks of data: answered where token ids, masks and labels decide them, refused elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from memdoctor.errors import MeasureError
+from memdoctor.probes.simulated.device import register
+from memdoctor.probes.simulated.known import KnownValues, remember
+
+MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
+IDS = torch.tensor([[7, 8, 9, 0], [5, 6, 0, 0]])
+
+
+@contextmanager
+def known(*values: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Fake tensors on the simulated GPU whose values are known."""
+    device = register()
+    with FakeTensorMode() as fake, KnownValues():
+        tensors = tuple(fake.from_tensor(value).to(device) for value in values)
+        for tensor, value in zip(tensors, values, strict=True):
+            remember(tensor, value)
+        yield tensors
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda mask, ids: bool(mask.all()), id="all"),
+        pytest.param(lambda mask, ids: bool(mask.bool().any()), id="any"),
+        pytest.param(lambda mask, ids: mask.sum().item(), id="item"),
+        pytest.param(lambda mask, ids: mask[0, 3].item(), id="item of an element"),
+        pytest.param(lambda mask, ids: int(ids.max()), id="max"),
+        pytest.param(lambda mask, ids: "padded" if (mask == 0).any() else "full", id="if"),
+        pytest.param(lambda mask, ids: bool(torch.equal(mask, mask.clone())), id="equal"),
+        pytest.param(lambda mask, ids: mask.nonzero().shape, id="nonzero"),
+        pytest.param(lambda mask, ids: torch.nonzero(mask.flatten()).flatten().shape, id="nonzero of a view"),
+        pytest.param(lambda mask, ids: ids[mask.bool()].shape, id="index by a boolean mask"),
+        pytest.param(lambda mask, ids: ids[mask.bool()].sum().item(), id="item of what a mask chose"),
+        pytest.param(lambda mask, ids: ids.masked_select(mask > 0).shape, id="masked_select"),
+        pytest.param(lambda mask, ids: torch.unique(ids).shape, id="unique"),
+        pytest.param(lambda mask, ids: torch.where(mask == 0)[1].shape, id="where"),
+        pytest.param(lambda mask, ids: bool((mask[:, None, None, :] == 1).all()), id="comparison after a view"),
+        pytest.param(lambda mask, ids: int((ids.ne(0).cumsum(1) * mask + 1).max()), id="positions of RoBERTa"),
+        pytest.param(lambda mask, ids: int((1 - mask).sum(-1).max()), id="arithmetic"),
+        pytest.param(lambda mask, ids: int(torch.arange(4, device=ids.device).expand(2, 4).max()), id="arange"),
+        pytest.param(lambda mask, ids: bool(torch.ones_like(mask).all()), id="ones_like"),
+        pytest.param(lambda mask, ids: bool(mask.new_zeros(2, 2).any()), id="new_zeros"),
+        pytest.param(lambda mask, ids: int(mask.cpu().sum()), id="moved to the host"),
+        pytest.param(lambda mask, ids: bool(((1.0 - mask.float()) * -1e4 < 0).any()), id="additive mask of Longformer"),
+        pytest.param(lambda mask, ids: mask.tolist(), id="tolist"),
+        pytest.param(lambda mask, ids: mask.sum(-1).tolist(), id="tolist of sums"),
+        pytest.param(lambda mask, ids: [int(row.sum()) for row in mask], id="iteration"),
+        pytest.param(lambda mask, ids: int(mask.split(1)[0].sum()), id="split"),
+        pytest.param(lambda mask, ids: int(ids.max(-1).values[0]), id="max of rows"),
+        pytest.param(lambda mask, ids: int(ids.sort(-1).values[0, 0]), id="sort"),
+        pytest.param(lambda mask, ids: torch.where(mask == 0)[1][0].item(), id="item of where"),
+    ],
+)
+def test_answers_are_those_of_the_real_tensors(ask: Callable[..., Any]) -> None:
+    with known(MASK, IDS) as (mask, ids):
+        answer = ask(mask, ids)
+    assert answer == ask(MASK, IDS)
+
+
+def test_an_answer_with_a_shape_is_a_tensor_on_the_simulated_gpu_and_known_itself() -> None:
+    with known(MASK) as (mask,):
+        found = mask.nonzero()
+        assert isinstance(found, FakeTensor)
+        assert found.device == mask.device
+        assert int(found[-1, 1]) == 1  # the last token of the second row is its second
+
+
+def line_of(function: Callable[..., Any], offset: int) -> str:
+    return f"{__file__}:{inspect.getsourcelines(function)[1] + offset}"
+
+
+def ask_in_a_condition(hidden: torch.Tensor) -> str:
+    return "positive" if hidden.sum() > 0 else "negative"
+
+
+def test_data_that_rests_on_no_input_is_refused_and_the_line_that_asked_is_named() -> None:
+    with known(MASK) as (mask,):
+        hidden = torch.empty(2, 4, device=mask.device)
+        with pytest.raises(MeasureError) as refused:
+            ask_in_a_condition(hidden)
+    assert line_of(ask_in_a_condition, 1) in refused.value.what
+    assert "_local_scalar_dense" in refused.value.what
+    assert refused.value.why
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda hidden: hidden.mean().item(), id="item"),
+        pytest.param(lambda hidden: hidden.argmax(-1).max().item(), id="integers computed from floats"),
+        pytest.param(lambda hidden: (hidden > 0).nonzero(), id="nonzero"),
+        pytest.param(lambda hidden: hidden[hidden > 0], id="index by a comparison"),
+        pytest.param(lambda hidden: bool(torch.isnan(hidden).any()), id="isnan"),
+    ],
+)
+def test_what_rests_on_unknown_data_is_refused(ask: Callable[[torch.Tensor], Any]) -> None:
+    with known(MASK) as (mask,), pytest.raises(MeasureError, match="asks for data"):
+        ask(torch.empty(2, 4, device=mask.device))
+
+
+def test_a_model_that_asks_is_refused_by_the_probe(train: Callable[..., Any]) -> None:
+    class Impatient(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": super().forward(x).sum() if x.sum() > 0 else x.sum()}
+
+    with pytest.raises(MeasureError, match=r"test_known\.py:\d+"):
+        train(lambda: Impatient(4, 4), {"x": torch.zeros(2, 4)})
+
+
+# Never a wrong answer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda mask: mask.add_(1), id="the tensor"),
+        pytest.param(lambda mask: mask[0].zero_(), id="a view of it"),
+        pytest.param(lambda mask: mask.__setitem__((0, 0), 5), id="an element"),
+        pytest.param(lambda mask: mask.masked_fill_(mask > 0, 0), id="where a mask says"),
+        pytest.param(lambda mask: torch.add(mask, 1, out=mask), id="as the output of an operator"),
+        pytest.param(lambda mask: mask.T.fill_(3), id="a transposed view"),
+        pytest.param(lambda mask: mask.data.add_(1), id="past autograd, through data"),
+        pytest.param(lambda mask: torch._foreach_add_([mask], 1), id="in a list of tensors"),
+    ],
+)
+def test_what_is_changed_in_place_is_no_longer_known(change: Callable[[torch.Tensor], Any]) -> None:
+    with known(MASK) as (mask,):
+        change(mask)
+        with pytest.raises(MeasureError):
+            mask.sum().item()
+
+
+def test_a_view_of_what_is_changed_in_place_is_no_longer_known() -> None:
+    with known(MASK) as (mask,):
+        row = mask[0]
+        mask.add_(1)
+        with pytest.raises(MeasureError):
+            row.sum().item()
+
+
+def test_what_was_computed_before_a_change_in_place_is_known_as_it_was() -> None:
+    with known(MASK) as (mask,):
+        before = mask + 0
+        mask.add_(1)
+        assert int(before.sum()) == 5
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(torch.empty_like, id="empty_like"),
+        pytest.param(lambda mask: mask.new_empty(3), id="new_empty"),
+        pytest.param(lambda mask: torch.empty(3, dtype=torch.long, device=mask.device), id="empty"),
+        pytest.param(lambda mask: torch.randint_like(mask, 1000), id="randint_like"),
+        pytest.param(lambda mask: torch.randint(1000, (3,), device=mask.device), id="randint"),
+        pytest.param(lambda mask: torch.bernoulli(mask.float()).long(), id="bernoulli"),
+    ],
+)
+def test_what_is_not_initialised_or_random_is_not_known(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    with known(MASK) as (mask,):
+        made = make(mask)
+        with pytest.raises(MeasureError):
+            made.sum().item()
+
+
+# Programs of integer operators, against eager PyTorch on the CPU. All tensors are 3 x 3.
+
+PURE: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    torch.maximum,
+    lambda a, b: (a == b).long(),
+    lambda a, b: (a > b).int().long(),
+    lambda a, b: torch.where(a > 1, a, b),
+    lambda a, b: a.masked_fill(b.bool(), 2),
+    lambda a, b: torch.stack([a[0], b[1], a[2]]),
+    lambda a, b: torch.cat([a[:1], b[1:]]),
+    lambda a, b: a.gather(0, b.remainder(3)),
+    lambda a, b: a.clamp(-3, 3) % 4,
+    lambda a, b: (-a).abs() // 2,
+    lambda a, b: a.cumsum(-1),
+    lambda a, b: a.flip(0).roll(1, 1),
+    lambda a, b: a.t(),
+    lambda a, b: a.reshape(9).view(3, 3),
+    lambda a, b: a[:, None, :].expand(3, 3, 3).diagonal(0, 0, 2).contiguous(),
+    lambda a, b: a.tril() + torch.arange(3, device=a.device),
+    lambda a, b: a.sum(-1, keepdim=True).expand(3, 3),
+)
+IN_PLACE: tuple[Callable[[torch.Tensor, torch.Tensor], Any], ...] = (
+    lambda a, b: a.contiguous().add_(1),
+    lambda a, b: a.clone().mul_(b),
+    lambda a, b: a.add(0).fill_(1),
+)
+CHANGES: tuple[Callable[[torch.Tensor, torch.Tensor], Any], ...] = (
+    lambda a, b: a.add_(1),
+    lambda a, b: a.copy_(b),
+    lambda a, b: a.masked_fill_(b > 0, 0),
+    lambda a, b: a[1].zero_(),
+)
+
+Program = list[tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, int]]
+
+
+def run(program: Program, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    """Each step takes two of the tensors so far and adds its result, unless it only changes one of them."""
+    pool = list(tensors)
+    for step, left, right in program:
+        result = step(pool[left % len(pool)], pool[right % len(pool)])
+        if step not in CHANGES:
+            pool.append(result)
+    return pool
+
+
+def ask_all(tensor: torch.Tensor) -> tuple[int, bool, int, int]:
+    chosen = tensor[tensor > 0]
+    return int(tensor.sum()), bool(tensor.any()), tensor.nonzero().shape[0], chosen.shape[0]
+
+
+matrices = st.lists(st.integers(-3, 5), min_size=9, max_size=9).map(lambda row: torch.tensor(row).view(3, 3))
+positions = st.integers(0, 20)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PURE), positions, positions), min_size=1, max_size=6),
+    st.tuples(matrices, matrices),
+)
+def test_a_program_without_changes_in_place_is_answered_as_on_the_cpu(
+    program: Program, values: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    with known(*values) as tensors:
+        answers = [ask_all(tensor) for tensor in run(program, tensors)]
+    assert answers == [ask_all(tensor) for tensor in run(program, values)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PURE + IN_PLACE + CHANGES), positions, positions), min_size=1, max_size=6),
+    st.tuples(matrices, matrices),
+)
+def test_a_program_with_changes_in_place_is_answered_as_on_the_cpu_or_refused(
+    program: Program, values: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    answers: list[Any] = []
+    try:
+        expected = run(program, tuple(value.clone() for value in values))
+    except RuntimeError:  # an expanded tensor cannot be written to
+        return
+    with known(*values) as tensors:
+        for tensor in run(program, tensors):
+            try:
+                answers.append(ask_all(tensor))
+            except MeasureError:
+                answers.append(None)
+    assert all(answer is None or answer == ask_all(tensor) for answer, tensor in zip(answers, expected, strict=True))

@@ -1,0 +1,182 @@
+"""The tracker sees on fake tensors what it sees on real ones: the same births and deaths, in order, to the byte."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from memdoctor.probes.batches import make_batch
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.simulated.device import register
+from memdoctor.probes.simulated.known import KnownValues, remember
+from memdoctor.probes.step import Batch, Job, train
+from memdoctor.probes.tracker import Mark, Tracker, watching
+from memdoctor.records import Attention, PhaseName, Workload
+
+SIZES = {
+    "vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}  # fmt: skip
+FAMILIES: dict[str, Mapping[str, Any]] = {
+    "bert": SIZES,
+    "distilbert": {
+        "vocab_size": 100, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40,
+    },
+    "albert": {**SIZES, "embedding_size": 8},
+    "roberta": {**SIZES, "pad_token_id": 1},
+}  # fmt: skip
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.1, foreach=False),
+    "adamw foreach": lambda parameters: torch.optim.AdamW(parameters, lr=0.1, foreach=True),
+}
+STEPS, ACCUMULATED = 2, 2
+
+
+@dataclass(slots=True)
+class Marking:
+    """The least watch of a training step: phases and marks."""
+
+    tracker: Tracker
+    clock: ModuleClock
+
+    def begin(self, step: int, name: PhaseName) -> None:
+        self.clock.leave()
+        self.tracker.begin(step, name)
+
+    def inputs(self, batch: Batch) -> None:
+        self._mark(batch.values(), Mark.INPUT)
+
+    def gradients(self, model: torch.nn.Module) -> None:
+        self._mark((parameter.grad for parameter in model.parameters() if parameter.grad is not None), Mark.GRADIENT)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
+        self._mark((value for state in optimizer.state.values() for value in state.values()), Mark.OPTIMIZER_STATE)
+
+    def _mark(self, tensors: Any, mark: Mark) -> None:
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor):
+                self.tracker.mark(tensor, mark)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """The cyclic collector runs when it likes; both runs go without."""
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def record(
+    model: Any,
+    workload: Workload,
+    optimizer: str,
+    modes: tuple[AbstractContextManager[Any], AbstractContextManager[Any]],
+    place: Callable[[torch.Tensor], torch.Tensor],
+) -> Tracker:
+    """Train ``model`` on the CPU, where it is, all of it watched.
+
+    ``modes`` are entered below and above the tracker; ``place`` makes a tensor of a batch in them.
+    """
+    batches = [make_batch(model, model.config, workload, seed) for seed in range(STEPS * ACCUMULATED)]
+    clock = ModuleClock()
+    tracker = Tracker("cpu", clock)
+
+    def next_batch() -> Batch:
+        return {name: place(value) for name, value in batches.pop().items()}
+
+    with no_collection(), modes[0], tracker, modes[1], watching(tracker, clock, model):
+        tracker.begin(0, PhaseName.SETUP)
+        scaler = torch.amp.GradScaler("cpu", enabled=False)
+        job = Job(workload, model, OPTIMIZERS[optimizer](model.parameters()), next_batch, nullcontext, scaler)
+        train(job, Marking(tracker, clock), STEPS)
+        tracker.finish()
+    return tracker
+
+
+def build(model_type: str, workload: Workload, attention: Attention) -> Any:
+    config = transformers.AutoConfig.for_model(model_type, **FAMILIES[model_type])
+    model = transformers.AutoModelForSequenceClassification.from_config(config, attn_implementation=attention.value)
+    if workload.gradient_checkpointing:
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": workload.use_reentrant, "preserve_rng_state": False})
+    return model
+
+
+def on_real_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
+    return record(
+        build(model_type, workload, attention), workload, optimizer, (nullcontext(), nullcontext()), torch.Tensor.clone
+    )
+
+
+def on_fake_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
+    with FakeTensorMode() as fake:
+        model = build(model_type, workload, attention)
+
+    def place(value: torch.Tensor) -> torch.Tensor:
+        copy = fake.from_tensor(value).clone()
+        remember(copy, value)
+        return copy
+
+    return record(model, workload, optimizer, (fake, KnownValues()), place)
+
+
+@pytest.fixture(autouse=True)
+def fake_tensors_are_treated_as_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the simulated probe does it: clipping chooses foreach, transformers its shortcuts, by the type of a tensor."""
+    register()
+    monkeypatch.setattr(transformers.utils.import_utils, "is_fake_tensor", lambda tensor: False)
+
+
+def assert_the_same(model_type: str, attention: Attention, optimizer: str, **settings: Any) -> None:
+    workload = Workload(model="small", **{"batch_size": 3, "seq_length": 16, **settings})
+    real = on_real_tensors(model_type, workload, attention, optimizer)
+    fake = on_fake_tensors(model_type, workload, attention, optimizer)
+    assert len(real.events) > 100
+    assert fake.blocks == real.blocks
+    assert fake.events == real.events
+    assert fake.phases == real.phases
+
+
+@pytest.mark.parametrize("attention", Attention)
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_fake_and_real_tensors_live_alike(model_type: str, attention: Attention) -> None:
+    assert_the_same(model_type, attention, "sgd")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_keeps_the_same_state(optimizer: str) -> None:
+    assert_the_same("bert", Attention.EAGER, optimizer)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"padded": True}, id="padding"),
+        pytest.param({"gradient_accumulation_steps": ACCUMULATED}, id="accumulation"),
+        pytest.param({"max_grad_norm": 0.0}, id="no clipping"),
+        pytest.param({"batch_size": 1}, id="one row"),
+        pytest.param({"gradient_checkpointing": True}, id="checkpointing"),
+        pytest.param({"gradient_checkpointing": True, "use_reentrant": True}, id="reentrant checkpointing"),
+    ],
+)
+def test_every_habit_of_the_loop_is_the_same(settings: dict[str, Any]) -> None:
+    assert_the_same("bert", Attention.SDPA, "sgd", **settings)
+
+
+def test_the_recording_is_not_empty_of_any_kind() -> None:
+    workload = Workload(model="small", batch_size=3, seq_length=16)
+    real = on_real_tensors("bert", workload, Attention.SDPA, "adamw")
+    seen = {mark for block in real.blocks for mark in block.marks}
+    assert seen == {Mark.INPUT, Mark.GRADIENT, Mark.OPTIMIZER_STATE, Mark.SAVED_FOR_BACKWARD}

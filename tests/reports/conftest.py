@@ -1,0 +1,128 @@
+"""A diagnosis written by hand, small enough to read, with something in every part."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdoctor.records import (
+    Attention,
+    Block,
+    Breakdown,
+    Category,
+    Completed,
+    Device,
+    Diagnosis,
+    Event,
+    Examination,
+    ModuleUse,
+    Peak,
+    Phase,
+    PhaseLine,
+    PhaseName,
+    PhaseUse,
+    Prediction,
+    PredictionCheck,
+    Provenance,
+    RanOutAt,
+    Scaling,
+    SegmentEvent,
+    TensorGroup,
+    Timeline,
+    Toggle,
+    Verdict,
+    Workload,
+)
+
+MIB = 1 << 20
+CARD = Device(
+    name="Card", total_bytes=1000 * MIB, compute_capability="7.5", context_bytes=100 * MIB,
+    context_error_bytes=10 * MIB, context_source="by hand", source="by hand",
+)  # fmt: skip
+TARGET = Workload(model="by-hand", batch_size=4, seq_length=128, attention=Attention.SDPA)
+PROVENANCE = Provenance(
+    mode="simulated", memdoctor="0.1.0", torch="2.13.0", transformers="5.24.0", python="3.11.7",
+    created="2030-01-01T00:00:00+00:00", model_source="by hand", attention_kernels=("memory-efficient",), seconds=0.5,
+)  # fmt: skip
+PARTS = Breakdown(
+    parameters=100 * MIB, gradients=100 * MIB, optimizer_state=200 * MIB, activations=700 * MIB,
+    inputs_and_buffers=MIB // 2, temporaries=MIB // 2, allocator_overhead=9 * MIB, context=100 * MIB, free=-210 * MIB,
+)  # fmt: skip
+PEAK = Peak(
+    allocated_bytes=1101 * MIB, max_memory_allocated_bytes=1102 * MIB, reserved_bytes=1110 * MIB,
+    device_bytes=1210 * MIB, phase="backward", step=2,
+)  # fmt: skip
+SMALLER = Breakdown(parameters=100 * MIB, activations=200 * MIB, context=100 * MIB, free=600 * MIB)
+SMALLER_PEAK = Peak(
+    allocated_bytes=300 * MIB, max_memory_allocated_bytes=300 * MIB, reserved_bytes=300 * MIB, device_bytes=400 * MIB,
+    phase="forward", step=1,
+)  # fmt: skip
+
+
+@pytest.fixture
+def diagnosis() -> Diagnosis:
+    """One that does not fit, and all that is said of it."""
+    kept = TensorGroup(
+        bytes=700 * MIB, count=7, dtype="float32", shape=(4, 128, 51200), category=Category.ACTIVATIONS,
+        module="net.layer.*.act", op="aten.gelu.default", phase="forward",
+    )  # fmt: skip
+    scaling = Scaling(
+        method="event by event", from_batches=(1, 2), per_sample_bytes=175 * MIB, fixed_bytes=401 * MIB,
+        phases=(PhaseLine(step=2, name="backward", fixed_bytes=401 * MIB, per_sample_bytes=175 * MIB),),
+        predicted=(
+            Prediction(
+                batch_size=4, seq_length=128, allocated_bytes=1101 * MIB, reserved_bytes=1110 * MIB, phase="backward",
+                fits=False,
+            ),
+        ),
+        largest_batch_that_fits=2,
+        check=PredictionCheck(
+            batch_size=4, predicted_allocated_bytes=1101 * MIB, probed_allocated_bytes=1101 * MIB, difference_bytes=0,
+            predicted_reserved_bytes=1110 * MIB, probed_reserved_bytes=1110 * MIB,
+        ),
+    )  # fmt: skip
+    return Diagnosis(
+        workload=TARGET, device=CARD, provenance=PROVENANCE, peak=PEAK, breakdown=PARTS,
+        verdict=Verdict(
+            fits=False, headroom_bytes=-210 * MIB, cause="activations",
+            sentence="Does not fit, 210.00 MiB too much: the peak is in backward, and 64 % of it is activations.",
+        ),
+        ran_out=RanOutAt(
+            step=1, phase="forward", module="net.layer.6.act", op="aten.gelu.default", requested_bytes=100 * MIB,
+            free_bytes=90 * MIB,
+        ),
+        phases=(
+            PhaseUse(
+                step=2, name="backward", peak_allocated_bytes=1101 * MIB, end_allocated_bytes=401 * MIB, breakdown=PARTS
+            ),
+        ),
+        modules=(ModuleUse(path="net.layer.0.act", activations=100 * MIB),), tensors=(kept,), scaling=scaling,
+        toggles=(
+            Toggle(
+                change={"precision": "fp16"}, peak=SMALLER_PEAK, breakdown=SMALLER, fits=True, saves_bytes=810 * MIB
+            ),
+            Toggle(
+                change={"gradient_checkpointing": True, "batch_size": 9}, peak=PEAK, breakdown=PARTS, fits=False,
+                saves_bytes=-5 * MIB,
+            ),
+        ),
+        assumed=("max_grad_norm 1.0", "no padding in the batch"),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def examination() -> Examination:
+    """Parameters, and an activation that comes and goes."""
+    blocks = tuple(
+        Block(
+            bytes=size, category=category, module="net", op="aten.empty", dtype="uint8", shape=(size,),
+            allocated_bytes=512, address=512 * number,
+        )
+        for number, (size, category) in enumerate([(400, Category.PARAMETERS), (300, Category.ACTIVATIONS)])
+    )  # fmt: skip
+    timeline = Timeline(
+        blocks,
+        (Event(0, 400), Event(1, 300), Event(1, -300)),
+        (Phase(0, PhaseName.SETUP, 0, 1), Phase(1, PhaseName.FORWARD, 1, 2), Phase(1, PhaseName.BACKWARD, 2, 3)),
+        (SegmentEvent(0, 2 * MIB),),
+    )
+    return Examination(TARGET, CARD, PROVENANCE, Completed(), timeline)
