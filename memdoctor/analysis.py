@@ -135,19 +135,17 @@ def tensors_of(examination: Examination) -> tuple[TensorGroup, ...]:
     """The tensors alive at the peak, alike ones together, largest group first."""
     timeline = examination.timeline
     births = _birth_phases(timeline)
-    groups: Counter[tuple[str, tuple[int, ...], Category, str, str, str]] = Counter()
-    sizes: Counter[tuple[str, tuple[int, ...], Category, str, str, str]] = Counter()
+    members: dict[tuple[str, tuple[int, ...], Category, str, str, str], list[Block]] = {}
     for number in timeline.alive_after(peak_event(timeline)):
         block = timeline.blocks[number]
         key = (block.dtype, block.shape, block.category, _LAYER.sub("*", block.module), block.op, births[number])
-        groups[key] += 1
-        sizes[key] += block.bytes
+        members.setdefault(key, []).append(block)
     listed = [
         TensorGroup(
-            bytes=sizes[key], count=count, dtype=key[0], shape=key[1], category=key[2], module=key[3], op=key[4],
-            phase=key[5],
+            bytes=sum(block.bytes for block in blocks), count=len(blocks), dtype=key[0], shape=key[1], category=key[2],
+            module=key[3] if len({block.module for block in blocks}) > 1 else blocks[0].module, op=key[4], phase=key[5],
         )
-        for key, count in groups.items()
+        for key, blocks in members.items()
     ]  # fmt: skip
     return tuple(sorted(listed, key=lambda group: (-group.bytes, group.module, group.op, group.shape)))
 
@@ -209,8 +207,9 @@ def _arithmetic(groups: list[TensorGroup], parameters: int) -> str:
     width = _element_bytes(groups[0]) if groups else 0
     if groups and groups[0].category in _PER_PARAMETER and parameters and width:
         times = elements // parameters
-        if times and (elements - times * parameters) * 100 < elements:
-            return f" ({times} x {parameters:,} parameters x {width} B = {format_bytes(times * parameters * width)})"
+        product, held = times * parameters * width, sum(group.bytes for group in groups)
+        if held * 99 < product * 100 <= held * 100:  # nearly all of it, and not more than there is
+            return f" ({times} x {parameters:,} parameters x {width} B = {format_bytes(product)})"
     largest = [
         f"{group.count} x {'x'.join(map(str, group.shape)) or '1'} x {element} B = {format_bytes(group.bytes)}"
         for group in groups[:2]

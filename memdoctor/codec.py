@@ -193,6 +193,9 @@ def _columns(timeline: Timeline) -> TimelineColumns:
 
 def _timeline(stored: TimelineColumns) -> Timeline:
     columns, strings = stored.blocks, stored.strings
+    numbers = (columns.category, columns.module, columns.op, columns.dtype, columns.shape)
+    if any(number < 0 for column in numbers for number in column):
+        raise IndexError("a negative number")  # which Python would count from the end
     blocks = tuple(
         Block(
             bytes=size, allocated_bytes=allocated, address=address, category=Category(strings[category]),

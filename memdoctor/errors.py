@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+_LONGEST_LINE = 600
+
 
 class MemdoctorError(Exception):
     """Something the user can act on: what happened, why, and what to do about it."""
@@ -26,7 +28,13 @@ class MemdoctorError(Exception):
     def __str__(self) -> str:
         """The whole message on up to three lines."""
         lines = [self.what, self.why and f"  why: {self.why}", self.hint and f"  try: {self.hint}"]
-        return "\n".join(line for line in lines if line)
+        return "\n".join(map(_presentable, filter(None, lines)))
+
+
+def _presentable(line: str) -> str:
+    """A line that may quote what a user typed or a file held: no control characters, and of bearable length."""
+    clean = "".join(character if character.isprintable() else "?" for character in line)
+    return clean if len(clean) <= _LONGEST_LINE else f"{clean[: _LONGEST_LINE // 2]} ... {clean[-_LONGEST_LINE // 2 :]}"
 
 
 class UsageError(MemdoctorError):

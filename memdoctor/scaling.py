@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 
 from memdoctor.analysis import peak_of, phases_of
 from memdoctor.records import (
@@ -115,10 +115,14 @@ class _EventModel:
 
     def predict(self, batch: int) -> Prediction:
         sizes = [fixed + batch * each for fixed, each in self._lines]
-        events = [Event(e.block, sizes[e.block] if e.delta_bytes > 0 else -sizes[e.block]) for e in self._events]
         in_use, best, at = 0, 0, 0
-        for number, event in enumerate(events):
-            in_use += event.delta_bytes
+        events = []
+        for number, event in enumerate(self._events):
+            size = sizes[event.block]
+            if size <= 0:  # a block that is not there at smaller batches
+                continue
+            events.append(Event(event.block, size if event.delta_bytes > 0 else -size))
+            in_use += events[-1].delta_bytes
             if in_use > best:
                 best, at = in_use, number
         need = self._replayed(events)
@@ -167,6 +171,7 @@ def _batches(target: int) -> list[int]:
 
 def _largest(model: _EventModel | _PhaseModel) -> int | None:
     """The largest batch that is predicted to fit; ``None`` where not even one does."""
-    too_large = next(2**power for power in count() if 2**power > LARGEST_BATCH or not model.predict(2**power).fits)
+    powers = takewhile(lambda batch: batch <= LARGEST_BATCH, (2**power for power in count()))
+    too_large = next((batch for batch in powers if not model.predict(batch).fits), LARGEST_BATCH + 1)
     fitting = bisect_left(range(1, too_large), True, key=lambda batch: not model.predict(batch).fits)
     return fitting or None

@@ -14,6 +14,7 @@ from typing import Any
 from memdoctor.errors import InputError
 
 SCHEMA_VERSION = 1
+_TEMPORARY = ".memdoctor-"
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -35,7 +36,7 @@ def write_bytes(path: Path, content: bytes, *, force: bool) -> None:
     """
     check_writable(path, force=force)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -55,6 +56,12 @@ def check_writable(path: Path, *, force: bool) -> None:
     Raises:
         InputError: it could not.
     """
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name too long, a file where a directory should be
+        raise InputError(f"cannot write {path}", why=error.strerror or str(error)) from error
     if path.is_dir():
         raise InputError(f"cannot write {path}", why="it is a directory")
     if path.exists() and not force:

@@ -10,23 +10,24 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-_BINARY = (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
+_BINARY = (("KiB", KIB), ("MiB", MIB), ("GiB", GIB), ("TiB", 1024 * GIB))
 _FACTORS = {
     "b": 1,
     "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024 * GIB,
     "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
 }  # fmt: skip
-_ROUNDS_UP = 0.000004  # just under a whole unit, its hundredth rounds up to the whole
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([a-zA-Z]+)\s*")
 
 
 def format_bytes(count: int) -> str:
     """Bytes in the largest binary unit with at least one whole: ``1536`` -> ``1.50 KiB``."""
     sign, magnitude = ("-" if count < 0 else ""), abs(count)
-    for unit, factor in _BINARY:
-        if magnitude >= factor * (1 - _ROUNDS_UP):  # 1023.999 MiB reads better as 1.00 GiB
-            return f"{sign}{magnitude / factor:.2f} {unit}"
-    return f"{sign}{magnitude} B"
+    if magnitude < KIB:
+        return f"{sign}{magnitude} B"
+    scaled = [((100 * magnitude + factor // 2) // factor, unit) for unit, factor in _BINARY]
+    # The smallest unit of which it does not read 1024.00 or more.
+    hundredths, unit = next((pair for pair in scaled if pair[0] < 100 * KIB), scaled[-1])
+    return f"{sign}{hundredths // 100}.{hundredths % 100:02d} {unit}"
 
 
 def parse_bytes(text: str) -> int:

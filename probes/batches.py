@@ -11,6 +11,7 @@ from memdoctor.records import Task, Workload
 
 MASKED_SHARE = 0.15  # of the tokens carry a label in masked language modelling (BERT, section 3.1)
 IGNORED = -100  # label of the tokens that carry none (transformers)
+_CHARACTERS = 0xD800  # code points of a model that reads characters and has no vocabulary
 SHORTEST_ROW = 0.5  # of the length, in a padded batch
 
 
@@ -24,8 +25,9 @@ def make_batch(model: torch.nn.Module, config: Any, workload: Workload, seed: in
     choices = (workload.num_labels,) if workload.task is Task.MULTIPLE_CHOICE else ()
     shape = (workload.batch_size, *choices, workload.seq_length)
     mask = _attention_mask(shape, workload.padded, generator)
-    low = min(1000, config.vocab_size // 2)  # past the special tokens
-    ids = torch.randint(low, config.vocab_size, shape, generator=generator)
+    vocabulary = getattr(config, "vocab_size", _CHARACTERS)
+    low = min(1000, vocabulary // 2)  # past the special tokens
+    ids = torch.randint(low, vocabulary, shape, generator=generator)
     pad = getattr(config, "pad_token_id", None) or 0
     batch = {"input_ids": ids * mask + pad * (1 - mask), "attention_mask": mask}
     accepted = inspect.signature(model.forward).parameters
@@ -38,7 +40,8 @@ def _attention_mask(shape: tuple[int, ...], padded: bool, generator: torch.Gener
     if not padded:
         return torch.ones(shape, dtype=torch.long)
     length = shape[-1]
-    lengths = torch.randint(max(1, int(length * SHORTEST_ROW)), length, shape[:-1], generator=generator).flatten()
+    shortest = max(1, int(length * SHORTEST_ROW))
+    lengths = torch.randint(shortest, max(length, shortest + 1), shape[:-1], generator=generator).flatten()
     lengths[0] = length if lengths.numel() > 1 else max(1, length - 1)
     return (torch.arange(length) < lengths.view(*shape[:-1], 1)).long()
 

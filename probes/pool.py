@@ -156,7 +156,7 @@ class _Worker:
                     pipe.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # -P: a file torch.py in the user's directory is not torch. A session of its own: Ctrl-C reaches the caller alone.
+        # -P: a file torch.py in the user's directory is not torch. Its own session: Ctrl-C reaches the caller alone.
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._errors, env={**os.environ, **_ENVIRONMENT}, start_new_session=True,

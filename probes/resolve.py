@@ -57,10 +57,13 @@ def resolve_model(name: str, *, offline: bool = False) -> ModelFacts:
 
 
 def _local(name: str) -> ModelFacts | str:
-    path = Path(name).expanduser()
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
-        return f"no config.json at the path {name}" if path.is_dir() else "no such path"
+    try:
+        path = Path(name).expanduser()
+        file = path / "config.json" if path.is_dir() else path
+        if not file.is_file():
+            return f"no config.json at the path {name}" if path.is_dir() else "no such path"
+    except (OSError, RuntimeError, ValueError):  # too long, no such home, a null byte
+        return "not a path"
     return _facts(name, _read_config(file), f"local file {file}")
 
 
@@ -109,7 +112,7 @@ def _hub(name: str) -> ModelFacts | str:
 def _read_config(file: Path) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read as a model's config.json", why=str(error)) from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise InputError(f"{file} is not a model's config.json", why="it has no model_type")
@@ -126,5 +129,5 @@ def _longest_input(config: Mapping[str, Any]) -> int | None:
         return None
     if config["model_type"] in _OFFSET_POSITIONS:
         pad = config.get("pad_token_id")
-        return positions - (1 if pad is None else int(pad)) - 1
+        return positions - (pad if isinstance(pad, int) else 1) - 1
     return positions

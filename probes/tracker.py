@@ -73,6 +73,7 @@ class Tracker(TorchDispatchMode):
         self._after_op = after_op
         self._host_outputs = host_outputs or {}
         self._recording = True
+        self._acting_for: Any = None
         self._alive: dict[int, int] = {}  # storage address in this process -> block
 
     @classmethod
@@ -99,6 +100,15 @@ class Tracker(TorchDispatchMode):
         block = self._alive.get(tensor.untyped_storage()._cdata)
         if block is not None:
             self.blocks[block].marks.add(mark)
+
+    @contextmanager
+    def acting_for(self, func: Any) -> Iterator[None]:
+        """What is born in the context counts as the output of ``func``, whatever operator makes it."""
+        self._acting_for = func
+        try:
+            yield
+        finally:
+            self._acting_for = None
 
     def open_workspace(self, op: str, nbytes: int) -> None:
         """A library allocates ``nbytes`` for itself and keeps them."""
@@ -131,7 +141,8 @@ class Tracker(TorchDispatchMode):
         nbytes = storage.nbytes()
         if nbytes == 0:
             return
-        draft = BlockDraft(nbytes, self._clock.current, str(func), str(tensor.dtype)[6:], tuple(tensor.shape))
+        op = str(self._acting_for or func)
+        draft = BlockDraft(nbytes, self._clock.current, op, str(tensor.dtype)[6:], tuple(tensor.shape))
         block = self._born(draft)
         self._alive[key] = block
         weakref.finalize(storage, self._storage_died, key, block).atexit = False

@@ -21,6 +21,7 @@ def console() -> Console:
 
 def print_labelled(out: Console, label: str, text: str, *, style: str = "bold", indent: int = 8) -> None:
     """A label and its text, wrapped under itself where there is a width to keep to, and whole where there is none."""
+    label, text = clean(label), clean(text)
     first = f"{label:<{indent}}"
     width = max(out.width, 2 * indent) if _has_width() else sys.maxsize
     lines = textwrap.wrap(first + text, width, subsequent_indent=" " * indent, break_on_hyphens=False) or [first]
@@ -39,8 +40,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, keep: 
         figures = bool(rows) and all(row[index][:1].isdigit() for row in rows)
         table.add_column(name, justify="right" if figures else "left", overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*map(Text, row[:keep]))
+        table.add_row(*(Text(clean(cell)) for cell in row[:keep]))
     console().print(table)
+
+
+def clean(text: str) -> str:
+    """Text that may hold what a file held: control characters would command the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def symbol(wanted: str, plain: str) -> str:

@@ -1,4 +1,4 @@
-"""The terminal view of a diagnosis: the verdict first, at most 25 lines."""
+"""The terminal view of a diagnosis: the verdict first, at most 25 lines where the terminal has 80 columns or more."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from memdoctor.records import Change, Diagnosis, Examination, RanOutAt, Scaling, TensorGroup, Toggle
-from memdoctor.reports.tables import console, print_labelled, print_table, symbol
+from memdoctor.reports.tables import clean, console, print_labelled, print_table, symbol
 from memdoctor.units import MIB, format_bytes
 
+MOST_LINES = 25
 _LABEL = 7  # columns of the label at the left edge
 _BAR = 14  # columns of the longest bar
 _PART = 34  # columns of a part: name, size and the space around them
@@ -25,6 +26,20 @@ _STYLES = {
 def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     """Print the view to standard output; ``top`` adds a list of the largest tensors at the peak."""
     out = console()
+    with out.capture() as opening:
+        _print_opening(diagnosis, out)
+    with out.capture() as closing:
+        _print_closing(diagnosis, out)
+    room = MOST_LINES - len(opening.get().splitlines()) - len(closing.get().splitlines())
+    _print_opening(diagnosis, out)
+    if diagnosis.toggles:
+        _print_as_many(diagnosis.toggles, room, out)
+    _print_closing(diagnosis, out)
+    if top:
+        _print_tensors(diagnosis.tensors[:top], out)
+
+
+def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
     headline, _, why = diagnosis.verdict.sentence.partition(": ")
     style = "bold green" if diagnosis.fits else "bold red"
     print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
@@ -33,15 +48,28 @@ def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     print_labelled(out, "why", why)
     print_labelled(out, "peak", _peak(diagnosis))
     out.print(_where(diagnosis, out.width))
-    if diagnosis.toggles:
-        out.print(_toggles(diagnosis.toggles))
+
+
+def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
     if diagnosis.scaling is not None:
         print_labelled(out, "batch", _prediction(diagnosis.scaling))
         print_labelled(out, "", _growth(diagnosis.scaling))
     if diagnosis.assumed:
         print_labelled(out, "assumed", ", ".join(diagnosis.assumed))
-    if top:
-        _print_tensors(diagnosis.tensors[:top], out)
+
+
+def _print_as_many(toggles: Sequence[Toggle], room: int, out: Console) -> None:
+    """All the toggles, or where there is no room those that save most, and how many were left out."""
+    shown = list(toggles)
+    while len(shown) > 1 and _height(_toggles(shown), out) > room - (len(shown) < len(toggles)):
+        shown.remove(min(shown, key=lambda toggle: toggle.saves_bytes))
+    out.print(_toggles(shown))
+    if len(shown) < len(toggles):
+        print_labelled(out, "", f"and {len(toggles) - len(shown)} more, which save less: --json")
+
+
+def _height(table: Table, out: Console) -> int:
+    return len(out.render_lines(table, pad=False))
 
 
 def print_toggles(toggles: Sequence[Toggle]) -> None:
@@ -120,10 +148,10 @@ def _toggles(toggles: Sequence[Toggle]) -> Table:
     for index, toggle in enumerate(toggles):
         saves = toggle.saves_bytes
         effect = f"{'saves' if saves >= 0 else 'COSTS'} {format_bytes(abs(saves))}"
-        where = f"peak: {toggle.peak.phase}{'' if toggle.fits else ', does not fit'}"
+        where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}"
         reserved = format_bytes(toggle.peak.reserved_bytes)
         label = _label("what if" if index == 0 else "")
-        table.add_row(label, *map(Text, (describe_change(toggle.change), reserved, effect, where)))
+        table.add_row(label, *map(Text, map(clean, (describe_change(toggle.change), reserved, effect, where))))
     return table
 
 
@@ -140,7 +168,7 @@ def describe_change(change: Change) -> str:
 
 
 def _describe(name: str, value: object) -> str:
-    words = name.replace("_", " ")
+    words = name.removeprefix("gradient_").replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
     return str(value) if name == "precision" else f"{words} {value}"

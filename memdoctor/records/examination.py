@@ -53,3 +53,8 @@ class Examination:
     provenance: Provenance
     outcome: Outcome
     timeline: Timeline
+
+    def __post_init__(self) -> None:
+        """A run that ran out did so at an event of its timeline."""
+        if isinstance(self.outcome, RanOut) and not 0 <= self.outcome.event < len(self.timeline.events):
+            raise ValueError("it ran out of memory at an event that is not there")

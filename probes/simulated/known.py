@@ -9,8 +9,10 @@ random numbers is refused, naming the operator and the line of the model.
 from __future__ import annotations
 
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from memdoctor.errors import MeasureError
+from memdoctor.probes.tracker import Tracker
 
 _RECIPE = "_memdoctor_recipe"
 _WRITES = "_memdoctor_writes"
@@ -33,19 +36,18 @@ _FACTORIES = {"arange", "zeros", "ones", "full", "scalar_tensor", "tril_indices"
 
 @dataclass(slots=True)
 class Recipe:
-    """How to compute a tensor's value: a finished value, or an operator on other recipes."""
+    """How to compute a value: a finished one, or an operator on other recipes."""
 
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    value: torch.Tensor | None = None
+    value: Any = None
 
-    def cook(self) -> torch.Tensor:
+    def cook(self) -> Any:
         """The value, on the CPU; computed once."""
         if self.value is None:
-            out = self.func(*tree_map(_cooked, self.args), **tree_map(_cooked, self.kwargs))
-            assert isinstance(out, torch.Tensor)
-            self.value, self.args, self.kwargs = out, (), {}
+            self.value = self.func(*tree_map(_cooked, self.args), **tree_map(_cooked, self.kwargs))
+            self.args, self.kwargs = (), {}
         return self.value
 
 
@@ -62,6 +64,15 @@ def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 def _note(tensor: torch.Tensor, recipe: Recipe) -> None:
     setattr(tensor, _RECIPE, (_writes(tensor), recipe))
+
+
+def _note_outputs(out: Any, recipe: Recipe) -> None:
+    if isinstance(out, FakeTensor):
+        _note(out, recipe)
+        return
+    for part, tensor in enumerate(out):
+        if isinstance(tensor, FakeTensor):
+            _note(tensor, Recipe(getitem, (recipe, part), {}))
 
 
 def _recipe_of(tensor: torch.Tensor) -> Recipe | None:
@@ -92,6 +103,10 @@ def _count_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 class KnownValues(TorchDispatchMode):
     """Carries recipes along and answers what they can answer. Enter it above the fake mode and the tracker."""
 
+    def __init__(self, tracker: Tracker | None = None) -> None:
+        super().__init__()
+        self._tracker = tracker  # told whose output an answer is
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # nothing is compiled here, and being wrapped for it costs time at every operator
@@ -110,10 +125,10 @@ class KnownValues(TorchDispatchMode):
             _count_writes(func, args, kwargs)
             if func is _FINITE_CHECK:
                 remember(args[1], _ZERO)  # found_inf: the ordinary step, whose gradients are finite
-        elif isinstance(out, FakeTensor) and _can_be_known(func):
+        elif isinstance(out, (FakeTensor, list, tuple)) and _can_be_known(func):
             recipe = _recipe_for(func, args, kwargs)
             if recipe is not None:
-                _note(out, recipe)
+                _note_outputs(out, recipe)
         return out
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -122,7 +137,8 @@ class KnownValues(TorchDispatchMode):
             return self._ask_fake(func, args, kwargs)
         with _outside_modes():
             out = func(*tree_map(_cooked, recipe.args), **tree_map(_cooked, recipe.kwargs))
-        return tree_map(lambda leaf: _as_fake(leaf, args) if isinstance(leaf, torch.Tensor) else leaf, out)
+        with self._tracker.acting_for(func) if self._tracker is not None else nullcontext():
+            return tree_map(lambda leaf: _as_fake(leaf, args) if isinstance(leaf, torch.Tensor) else leaf, out)
 
     def _ask_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor import __version__
+from memdoctor.errors import MeasureError
 from memdoctor.probes.attribution import category_of
 from memdoctor.probes.batches import make_batch
 from memdoctor.probes.models import attention_of, build_model, move
@@ -102,12 +103,17 @@ def record(
     cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
     tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
-    with _no_collection(), fake, tracker, known.KnownValues(), watching(tracker, clock, model):
+    with _no_collection(), fake, tracker, known.KnownValues(tracker), watching(tracker, clock, model):
         tracker.begin(0, PhaseName.SETUP)
         move(model, gpu.device)
         _mark_model(model, tracker)
         job = _job(workload, model, fake, gpu, batches)
-        train(job, _Watch(tracker, clock), steps)
+        try:
+            train(job, _Watch(tracker, clock), steps)
+        except (ValueError, NotImplementedError) as error:  # what models raise about their inputs and settings
+            raise MeasureError(
+                f"the model's code refuses the training step, in {clock.current or 'no module'}", why=str(error)
+            ) from error
         tracker.finish()
     return _with_allocator(tracker, device)
 

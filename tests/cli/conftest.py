@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 300.0  # seconds until a command counts as hanging
+PATIENCE = 120.0  # seconds until a command counts as hanging
 COMMAND = (sys.executable, "-m", "memdoctor")
 NOT_HERE = "raise ImportError('{} must not be imported here')\n"
 

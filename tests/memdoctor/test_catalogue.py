@@ -1,6 +1,6 @@
 """The catalogue: its data hold together, and every spelling finds what it means."""
 
-# ruff: noqa: D103 - a test's name says what it tests
+
 
 from __future__ import annotations
 

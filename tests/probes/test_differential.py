@@ -82,12 +82,13 @@ def record(
     model: Any,
     workload: Workload,
     optimizer: str,
-    modes: tuple[AbstractContextManager[Any], AbstractContextManager[Any]],
+    fake: AbstractContextManager[Any],
+    known: Callable[[Tracker], AbstractContextManager[Any]],
     place: Callable[[torch.Tensor], torch.Tensor],
 ) -> Tracker:
     """Train ``model`` on the CPU, where it is, all of it watched.
 
-    ``modes`` are entered below and above the tracker; ``place`` makes a tensor of a batch in them.
+    ``fake`` is entered below the tracker and what ``known`` makes above it; ``place`` makes a tensor of a batch there.
     """
     batches = [make_batch(model, model.config, workload, seed) for seed in range(STEPS * ACCUMULATED)]
     clock = ModuleClock()
@@ -96,7 +97,7 @@ def record(
     def next_batch() -> Batch:
         return {name: place(value) for name, value in batches.pop().items()}
 
-    with no_collection(), modes[0], tracker, modes[1], watching(tracker, clock, model):
+    with no_collection(), fake, tracker, known(tracker), watching(tracker, clock, model):
         tracker.begin(0, PhaseName.SETUP)
         scaler = torch.amp.GradScaler("cpu", enabled=False)
         job = Job(workload, model, OPTIMIZERS[optimizer](model.parameters()), next_batch, nullcontext, scaler)
@@ -115,9 +116,8 @@ def build(model_type: str, workload: Workload, attention: Attention) -> Any:
 
 
 def on_real_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
-    return record(
-        build(model_type, workload, attention), workload, optimizer, (nullcontext(), nullcontext()), torch.Tensor.clone
-    )
+    model = build(model_type, workload, attention)
+    return record(model, workload, optimizer, nullcontext(), nullcontext, torch.Tensor.clone)
 
 
 def on_fake_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
@@ -129,7 +129,7 @@ def on_fake_tensors(model_type: str, workload: Workload, attention: Attention, o
         remember(copy, value)
         return copy
 
-    return record(model, workload, optimizer, (fake, KnownValues()), place)
+    return record(model, workload, optimizer, fake, KnownValues, place)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from memdoctor.probes.simulated.allocator.blocks import Block
 from memdoctor.probes.simulated.allocator.caching import CachingAllocator, OutOfMemory
@@ -77,7 +76,7 @@ def test_live_blocks_are_apart_and_hold_what_was_asked(
 ) -> None:
     allocator = CachingAllocator(policy, capacity)
     live = sorted(run(allocator, steps), key=lambda block: block.address)
-    assert all(one.address + one.size <= other.address for one, other in zip(live, live[1:], strict=False))
+    assert all(one.address + one.size <= other.address for one, other in pairwise(live))
     assert all(block.requested <= round_size(block.requested, policy) <= block.size for block in live)
     assert sum(round_size(block.requested, policy) for block in live) <= allocator.allocated <= allocator.reserved
     assert allocator.allocated == sum(block.size for block in live)

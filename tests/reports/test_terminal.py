@@ -78,7 +78,7 @@ def test_the_peak_climbs_from_allocated_to_the_card(view: View, diagnosis: Diagn
 def test_changes_are_told_with_their_peak_and_what_they_save_or_cost(view: View, diagnosis: Diagnosis) -> None:
     text = words(view(print_toggles, diagnosis.toggles, width=140))
     assert "fp16 300.00 MiB saves 810.00 MiB" in text
-    assert "gradient checkpointing + batch size 9 1.08 GiB COSTS 5.00 MiB" in text
+    assert "checkpointing + batch size 9 1.08 GiB COSTS 5.00 MiB" in text
     assert "does not fit" in text
 
 
@@ -209,9 +209,9 @@ def test_repeated_probes_are_compared(view: View, examination: Examination) -> N
     [
         ({"precision": "fp16"}, "fp16"),
         ({"batch_size": 1}, "batch size 1"),
-        ({"gradient_checkpointing": True}, "gradient checkpointing"),
-        ({"gradient_checkpointing": False}, "no gradient checkpointing"),
-        ({"precision": "fp16", "gradient_checkpointing": True}, "fp16 + gradient checkpointing"),
+        ({"gradient_checkpointing": True}, "checkpointing"),
+        ({"gradient_checkpointing": False}, "no checkpointing"),
+        ({"precision": "fp16", "gradient_checkpointing": True}, "fp16 + checkpointing"),
         ({"max_grad_norm": 0.0}, "max grad norm 0.0"),
     ],
 )
