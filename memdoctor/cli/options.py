@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,13 +86,41 @@ def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[_F], _F]:
     return decorate
 
 
-def settings_of(given: dict[str, Any]) -> dict[str, Any]:
-    """From the options of :data:`WORKLOAD` to fields of a Workload; what was not said is ``None``.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked of a command that probes: the case to open, and what to do with the result."""
+
+    case: Mapping[str, Any]  # the arguments of doctor.open_case
+    time_limit: float
+    outputs: tuple[Path, ...]
+    as_json: bool
+    force: bool
+    quiet: bool
+    top: int
+
+    @property
+    def model(self) -> str:
+        """The model's name as it was typed."""
+        return str(self.case["model"])
+
+
+def asked(given: dict[str, Any]) -> Asked:
+    """From the options of :data:`WORKLOAD`, :data:`DEVICE`, :data:`OUTPUT` and :data:`TOP`.
 
     Raises:
         click.UsageError: two options that contradict each other.
     """
-    settings = {name: value for name, value in given.items() if name not in ("model", "fp16", "bf16", "freeze")}
+    rest = dict(given)
+    doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet")}
+    top = rest.pop("top") or 0
+    rest.pop("verbose")  # read where errors are shown
+    case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline")}
+    return Asked(case={**case, **_settings(rest)}, top=top, **doing)
+
+
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a Workload; what was not said is ``None``."""
+    settings = {name: value for name, value in given.items() if name not in ("fp16", "bf16", "freeze")}
     settings["precision"] = _precision(given)
     settings["task"] = Task(given["task"]) if given["task"] else None
     if given["attention"] == "flash_attention_2":

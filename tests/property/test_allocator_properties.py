@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings, strategies as st
 
 from memdoctor.probes.simulated.allocator.blocks import Block

@@ -79,7 +79,7 @@ def test_changes_are_told_with_their_peak_and_what_they_save_or_cost(view: View,
     text = words(view(print_toggles, diagnosis.toggles, width=140))
     assert "fp16 300.00 MiB saves 810.00 MiB" in text
     assert "checkpointing + batch size 9 1.08 GiB COSTS 5.00 MiB" in text
-    assert "does not fit" in text
+    assert "no fit" in text
 
 
 def test_no_changes_print_nothing(view: View, diagnosis: Diagnosis) -> None:
