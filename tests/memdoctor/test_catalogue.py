@@ -1,7 +1,5 @@
 """The catalogue: its data hold together, and every spelling finds what it means."""
 
-
-
 from __future__ import annotations
 
 import subprocess

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from memdoctor.cases import REFERENCE_GPU, UNKNOWN_CONTEXT_BYTES
 from memdoctor.catalogue import find_gpu
 from memdoctor.doctor import (
-    REFERENCE_GPU,
-    UNKNOWN_CONTEXT_BYTES,
     Case,
     conclude,
     describe,

@@ -1,0 +1,168 @@
+"""What a user asked for, filled in: the model found, the card found, and every setting that was not said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
+from memdoctor.codec import from_json, to_json
+from memdoctor.errors import InputError, MeasureError, UsageError
+from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
+from memdoctor.probes.resolve import ModelFacts, resolve_model
+from memdoctor.records import Change, Device, Workload
+from memdoctor.units import MIB, format_bytes, parse_bytes
+
+REFERENCE_GPU = "T4"
+DEFAULT_SEQ_LENGTH = 512
+# A card that is not in the catalogue: the middle of the readings that are, and wide enough for nearly all of them.
+UNKNOWN_CONTEXT_BYTES = 450 * MIB
+UNKNOWN_CONTEXT_ERROR_BYTES = 350 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a user asked for, filled in: ``assumed`` names what they did not say."""
+
+    workload: Workload
+    device: Device
+    facts: ModelFacts
+    assumed: tuple[str, ...]
+
+
+def open_case(
+    model: str,
+    *,
+    gpu: str | None = None,
+    memory: str | None = None,
+    backend: str = "auto",
+    offline: bool = False,
+    **settings: Any,
+) -> Case:
+    """Find the model and the GPU, and fill in what was not said. ``settings`` are fields of Workload or ``None``.
+
+    Raises:
+        InputError: an unknown model or GPU, or a sequence longer than the model takes.
+        UsageError: a setting that is out of range.
+        MeasureError: a backend that cannot be used here.
+    """
+    if backend not in ("auto", "simulated"):
+        raise MeasureError(
+            f"--backend {backend} is not available",
+            why="this version of memdoctor simulates; it does not measure yet",
+            hint="--backend simulated",
+        )
+    device, assumed_gpu = _device(gpu, memory)
+    facts = resolve_model(model, offline=offline)
+    workload, assumed = _workload(facts, settings)
+    return Case(workload, device, facts, (*assumed, *assumed_gpu))
+
+
+def parse_change(case: Case, text: str) -> Change:
+    """A change written as ``key=value``, e.g. ``precision=fp16``: a field of the workload and its new value.
+
+    Raises:
+        UsageError: no such field, or a value that it cannot have.
+    """
+    name, _, value = text.partition("=")
+    key = name.strip().replace("-", "_")
+    fixed = ("model", "strategy", "world_size", "freeze")
+    settings = {name: value for name, value in to_json(case.workload).items() if name not in fixed}
+    if key not in settings:
+        raise UsageError(f"--toggle {text}: there is no setting {name!r}", hint=f"one of {', '.join(settings)}")
+    try:
+        changed = to_json(from_json(Workload, {**to_json(case.workload), key: value.strip()}))
+    except ValueError as error:
+        raise UsageError(f"--toggle {text}: {value!r} is no {key}", why=str(error)) from error
+    _check_length(case.facts, changed["seq_length"])
+    return {key: changed[key]}
+
+
+def _workload(facts: ModelFacts, settings: Mapping[str, Any]) -> tuple[Workload, tuple[str, ...]]:
+    said = {name: value for name, value in settings.items() if value is not None}
+    longest = facts.max_seq_length
+    said_length = said.setdefault("seq_length", min(DEFAULT_SEQ_LENGTH, longest or DEFAULT_SEQ_LENGTH))
+    _check_length(facts, said_length)
+    if said.get("strategy", "single") != "single" or said.get("world_size", 1) != 1:
+        raise InputError(
+            "several GPUs cannot be probed yet",
+            why="only --strategy single with --world-size 1 is simulated",
+            hint="probe one GPU; with DDP each GPU takes at least that much",
+        )
+    try:
+        workload = Workload(model=facts.name, **said)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    assumed = [
+        f"{name} {getattr(workload, name)}"
+        for name in ("batch_size", "seq_length", "precision", "optimizer", "max_grad_norm")
+        if settings.get(name) is None
+    ]
+    if settings.get("padded") is None:
+        assumed.append("no padding in the batch")
+    return workload, tuple(assumed)
+
+
+def _check_length(facts: ModelFacts, length: int) -> None:
+    longest = facts.max_seq_length
+    if longest is not None and length > longest:
+        raise InputError(
+            f"a sequence of {length} tokens is longer than {facts.name} takes",
+            why=f"its positions end at {longest}",
+            hint=f"--seq-length {longest} or less, or a model for longer texts",
+        )
+
+
+def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...]]:
+    """The card asked for, else the first of this machine, else the reference card; and what was assumed."""
+    device, assumed = (_catalogued(gpu), ()) if gpu is not None else _own_or_reference()
+    if memory is None:
+        return device, assumed
+    total = parse_bytes(memory)
+    if total <= device.context_bytes:
+        raise UsageError(
+            f"--memory {memory} is too little", why=f"the CUDA context alone takes {format_bytes(device.context_bytes)}"
+        )
+    return replace(device, total_bytes=total, source=f"--memory {memory}"), assumed
+
+
+def _catalogued(gpu: str) -> Device:
+    entry = find_gpu(gpu)
+    if entry is None:
+        near = near_gpus(gpu)
+        raise InputError(
+            f"unknown GPU {gpu!r}",
+            hint=f"{' or '.join(near)}; memdoctor gpus lists the catalogue" if near else "memdoctor gpus",
+        )
+    return _device_of(entry)
+
+
+def _device_of(entry: GpuEntry) -> Device:
+    return Device(
+        name=entry.name, total_bytes=entry.total_bytes, compute_capability=entry.compute_capability,
+        context_bytes=entry.context_bytes, context_error_bytes=entry.context_error_bytes,
+        context_source=entry.context_source, source=f"catalogue: {entry.total_source}",
+    )  # fmt: skip
+
+
+def _own_or_reference() -> tuple[Device, tuple[str, ...]]:
+    seen = see_gpus()
+    if isinstance(seen, NoGpu):
+        return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since no GPU is seen here",)
+    own = _device_of_seen(seen[0])
+    return own, (f"GPU {own.name}, the first of this machine",)
+
+
+def _device_of_seen(seen: SeenGpu) -> Device:
+    entry = find_gpu(seen.name)
+    context = (
+        (entry.context_bytes, entry.context_error_bytes, entry.context_source)
+        if entry is not None
+        else (UNKNOWN_CONTEXT_BYTES, UNKNOWN_CONTEXT_ERROR_BYTES, "estimate: no reading of this card is known")
+    )
+    return Device(
+        name=entry.name if entry is not None else seen.name, total_bytes=seen.total_bytes,
+        compute_capability=seen.compute_capability, context_bytes=context[0], context_error_bytes=context[1],
+        context_source=context[2], source="NVML: total less what the driver keeps",
+    )  # fmt: skip
