@@ -237,7 +237,7 @@ def test_a_diagnosis_that_does_not_add_up_is_refused(
         replace(diagnosis, **change(diagnosis))
 
 
-@pytest.mark.parametrize("record", [BIRTH, FOUR_BYTES, Breakdown(), Workload(model="bert"), card()], ids=repr)
+@pytest.mark.parametrize("record", [BIRTH, FOUR_BYTES, Breakdown(), Workload(model="bert"), card()], ids=type)
 def test_records_are_frozen(record: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(record, fields(record)[0].name, None)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from memdoctor.codec import examination_from_json, examination_to_json, from_json, to_json
 from memdoctor.doctor import conclude
@@ -37,6 +37,12 @@ from memdoctor.records import (
 )
 from memdoctor.reports.documents import diagnosis_document, examination_document, read_diagnosis
 from memdoctor.storage import write_document
+
+
+def cases(number: int) -> settings:
+    """So many examples; a busy machine is not a failure."""
+    return settings(max_examples=number, suppress_health_check=[HealthCheck.too_slow])
+
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 COUNTS = st.integers(1, 512)
@@ -120,14 +126,14 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@settings(max_examples=50)
+@cases(50)
 @given(examinations())
 def test_an_examination_comes_back_from_json(examination: Examination) -> None:
     text = json.dumps(examination_to_json(examination), allow_nan=False)
     assert examination_from_json(json.loads(text)) == examination
 
 
-@settings(max_examples=50)
+@cases(50)
 @given(examinations())
 def test_a_diagnosis_comes_back_from_json(examination: Examination) -> None:
     diagnosis = conclude(examination)
@@ -135,7 +141,7 @@ def test_a_diagnosis_comes_back_from_json(examination: Examination) -> None:
     assert from_json(Diagnosis, json.loads(text)) == diagnosis
 
 
-@settings(max_examples=40)
+@cases(40)
 @given(examinations(), st.sampled_from(["a.json", "a.json.gz"]))
 def test_a_saved_file_says_what_the_record_said(examination: Examination, name: str) -> None:
     expected = conclude(examination)
@@ -146,7 +152,7 @@ def test_a_saved_file_says_what_the_record_said(examination: Examination, name: 
         assert read_diagnosis(path / f"diagnosis-{name}", conclude) == expected
 
 
-@settings(max_examples=50)
+@cases(50)
 @given(examinations())
 def test_every_breakdown_sums_to_the_card(examination: Examination) -> None:
     diagnosis = conclude(examination)
@@ -161,7 +167,7 @@ def test_every_breakdown_sums_to_the_card(examination: Examination) -> None:
     assert diagnosis.verdict.headroom_bytes == diagnosis.breakdown.free
 
 
-@settings(max_examples=50)
+@cases(50)
 @given(examinations())
 def test_modules_and_tensors_are_the_peak_told_twice(examination: Examination) -> None:
     diagnosis = conclude(examination)
@@ -194,7 +200,7 @@ def damaged(content: bytes, damage: tuple[float, int]) -> bytes:
     return content[:position] + bytes([byte]) + content[position + 1 :]
 
 
-@settings(max_examples=100)
+@cases(100)
 @given(examinations(), DAMAGE | LIKELY_DAMAGE)
 def test_one_wrong_byte_in_plain_json_is_refused_or_read_as_another_file(
     examination: Examination, damage: tuple[float, int]
@@ -215,7 +221,7 @@ def numbers_in(value: Any) -> Iterator[tuple[list[Any], int]]:
             yield from numbers_in(item)
 
 
-@settings(max_examples=150)
+@cases(150)
 @given(examinations(), WRONG_NUMBERS, st.data())
 def test_one_wrong_number_in_a_timeline_is_refused_or_read_as_another(
     examination: Examination, number: int, data: st.DataObject
@@ -226,7 +232,7 @@ def test_one_wrong_number_in_a_timeline_is_refused_or_read_as_another(
     read_damaged(json.dumps(document).encode(), "a.json")
 
 
-@settings(max_examples=50)
+@cases(50)
 @given(examinations(), WRONG_NUMBERS, st.sampled_from(["event", "requested_bytes", "free_bytes"]))
 def test_a_wrong_number_in_the_outcome_is_refused_or_read_as_another(
     examination: Examination, number: int, figure: str
@@ -236,7 +242,7 @@ def test_a_wrong_number_in_the_outcome_is_refused_or_read_as_another(
     read_damaged(json.dumps(document).encode(), "a.json")
 
 
-@settings(max_examples=40)
+@cases(40)
 @given(examinations(), DAMAGE)
 def test_one_wrong_byte_in_a_compressed_file_is_noticed_or_harmless(
     examination: Examination, damage: tuple[float, int]
@@ -245,7 +251,7 @@ def test_one_wrong_byte_in_a_compressed_file_is_noticed_or_harmless(
     assert read_damaged(damaged(content, damage), "a.json.gz") in (None, conclude(examination))
 
 
-@settings(max_examples=40)
+@cases(40)
 @given(examinations(), st.floats(0, 1, exclude_max=True), st.booleans())
 def test_a_file_cut_off_is_refused(examination: Examination, share: float, compressed: bool) -> None:
     plain = json.dumps(examination_document(examination)).encode()
@@ -253,7 +259,7 @@ def test_a_file_cut_off_is_refused(examination: Examination, share: float, compr
     assert read_damaged(content[: int(share * len(content))], "a.json") is None
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(st.binary(max_size=64) | st.text(max_size=64).map(str.encode))
 def test_no_file_of_any_bytes_is_read_as_a_diagnosis(content: bytes) -> None:
     assert read_damaged(content, "a.json") is None
@@ -266,7 +272,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(examinations(), st.data())
 def test_any_value_in_place_of_another_is_refused_or_read(examination: Examination, data: st.DataObject) -> None:
     document = examination_document(examination)
