@@ -14,9 +14,17 @@ from rich.text import Text
 _PIPE_WIDTH = 200  # of tables, where nobody looks at the width
 
 
+class _Console(Console):
+    """Leaves it to the command line what it means that the reader of a pipe is gone; rich would end with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the BrokenPipeError is handled."""
+        raise  # noqa: PLE0704 - that error
+
+
 def console() -> Console:
     """Standard output: colours on a terminal unless ``NO_COLOR`` is set, plain elsewhere."""
-    return Console(width=None if _has_width() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+    return _Console(width=None if _has_width() else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
 
 
 def print_labelled(out: Console, label: str, text: str, *, style: str = "bold", indent: int = 8) -> None:

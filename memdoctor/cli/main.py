@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import io
-import os
 import signal
 import sys
 from pathlib import Path
@@ -82,6 +81,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
+    stdout = sys.stdout  # where its reader is gone, click puts another in its place and ends with 1
     try:
         code = memdoctor.main(standalone_mode=False)
     except click.ClickException as error:
@@ -93,9 +93,8 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except SystemExit as end:  # a signal's; or click's, when the reader of a pipe has seen enough
+        code = end.code if sys.stdout is stdout else 0
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
         code = _bug(error)
     sys.exit(code if isinstance(code, int) else 0)

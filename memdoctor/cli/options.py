@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,18 @@ from memdoctor.records import Attention, Precision, Task
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
+
+
+class Seconds(click.FloatRange):
+    """A range that nan is not in; every comparison with it is false, those of the range too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is no number.", param, ctx)
+        return number
+
 
 WORKLOAD = (
     click.option("--model", "-m", metavar="NAME", required=True, help="A hub name, a directory or a config.json."),
@@ -58,10 +71,14 @@ DEVICE = (
     ),
     click.option("--offline", is_flag=True, help="Do not ask the model hub."),
     click.option(
-        "--time-limit", type=click.FloatRange(min=0, min_open=True), default=300.0, show_default=True,
+        "--time-limit", type=Seconds(min=0, min_open=True), default=300.0, show_default=True,
         metavar="SECONDS", help="For one probe.",
     ),
 )  # fmt: skip
+# Commands need not know of it: where a bug is told, sys.argv says whether it was given.
+VERBOSE = click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, help="Show the traceback of an internal error."
+)
 OUTPUT = (
     click.option(
         "-o", "--output", "outputs", type=click.Path(path_type=Path), multiple=True, metavar="PATH",
@@ -70,7 +87,7 @@ OUTPUT = (
     click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there."),
     click.option("-f", "--force", is_flag=True, help="Overwrite files."),
     click.option("-q", "--quiet", is_flag=True, help="No progress."),
-    click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an internal error."),
+    VERBOSE,
 )  # fmt: skip
 TOP = (click.option("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
@@ -113,7 +130,6 @@ def asked(given: dict[str, Any]) -> Asked:
     rest = dict(given)
     doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet")}
     top = rest.pop("top") or 0
-    rest.pop("verbose")  # read where errors are shown
     case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline")}
     return Asked(case={**case, **_settings(rest)}, top=top, **doing)
 
@@ -136,6 +152,9 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 def _precision(given: dict[str, Any]) -> Precision | None:
     said = {Precision(given["precision"])} if given["precision"] else set()
     said |= {kind for kind in (Precision.FP16, Precision.BF16) if given[kind.value]}
+    denied = {kind for kind in (Precision.FP16, Precision.BF16) if given[kind.value] is False}
+    for kind in said & denied:
+        raise click.UsageError(f"--precision {kind} and --no-{kind} contradict each other: choose one.")
     if len(said) > 1:
         raise click.UsageError(f"--{' and --'.join(sorted(said))} contradict each other: choose one.")
     if said:

@@ -33,13 +33,15 @@ def check_outputs(outputs: Sequence[Path], *, force: bool) -> None:
     from memdoctor.storage import check_writable
 
     for path in outputs:
+        check_writable(path, force=force)
         if path.suffix not in JSON_SUFFIXES or (path.suffix == ".gz" and path.suffixes[-2:-1] != [".json"]):
             raise UsageError(
                 f"cannot write {path}",
                 why=f"there is no report format {path.suffix or 'without a suffix'} in this version",
                 hint="a name that ends in .json or .json.gz",
             )
-        check_writable(path, force=force)
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UsageError("two outputs are one file", why=f"-o {' -o '.join(map(str, outputs))}")
 
 
 def write_all(outputs: Sequence[Path], document: Mapping[str, Any], *, force: bool) -> None:

@@ -13,9 +13,7 @@ from memdoctor.cli.output import check_outputs, print_json, write_all
 @click.command("report")
 @click.argument("file", type=click.Path(path_type=Path))
 @options(OUTPUT, TOP)
-def command(
-    file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, verbose: bool, top: int | None
-) -> None:
+def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None) -> None:
     """Render a saved examination or diagnosis again: on the terminal, or as JSON with -o or --json."""
     from memdoctor import doctor
     from memdoctor.reports.documents import diagnosis_document, read_diagnosis

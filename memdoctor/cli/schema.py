@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import rich_click as click
 
+from memdoctor.cli.options import VERBOSE
 from memdoctor.cli.output import print_json
 
 
 @click.command("schema")
 @click.argument("kind", type=click.Choice(["diagnosis", "examination"]), default="diagnosis")
+@VERBOSE
 def command(kind: str) -> None:
     """JSON Schema of the report (diagnosis) or of a saved examination."""
     from memdoctor.reports.documents import schema
