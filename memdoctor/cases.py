@@ -16,6 +16,7 @@ from memdoctor.units import MIB, format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
+MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
 # A card that is not in the catalogue: the middle of the readings that are, and wide enough for nearly all of them.
 UNKNOWN_CONTEXT_BYTES = 450 * MIB
 UNKNOWN_CONTEXT_ERROR_BYTES = 350 * MIB
@@ -75,7 +76,7 @@ def parse_change(case: Case, text: str) -> Change:
         changed = to_json(from_json(Workload, {**to_json(case.workload), key: value.strip()}))
     except ValueError as error:
         raise UsageError(f"--toggle {text}: {value!r} is no {key}", why=str(error)) from error
-    _check_length(case.facts, changed["seq_length"])
+    _check_size(case.facts, changed["batch_size"], changed["seq_length"])
     return {key: changed[key]}
 
 
@@ -83,7 +84,7 @@ def _workload(facts: ModelFacts, settings: Mapping[str, Any]) -> tuple[Workload,
     said = {name: value for name, value in settings.items() if value is not None}
     longest = facts.max_seq_length
     said_length = said.setdefault("seq_length", min(DEFAULT_SEQ_LENGTH, longest or DEFAULT_SEQ_LENGTH))
-    _check_length(facts, said_length)
+    _check_size(facts, said.get("batch_size", 1), said_length)
     if said.get("strategy", "single") != "single" or said.get("world_size", 1) != 1:
         raise InputError(
             "several GPUs cannot be probed yet",
@@ -104,8 +105,14 @@ def _workload(facts: ModelFacts, settings: Mapping[str, Any]) -> tuple[Workload,
     return workload, tuple(assumed)
 
 
-def _check_length(facts: ModelFacts, length: int) -> None:
+def _check_size(facts: ModelFacts, batch: int, length: int) -> None:
     longest = facts.max_seq_length
+    if batch * length > MOST_TOKENS:
+        raise InputError(
+            f"a batch of {batch:,} x {length:,} tokens is more than any GPU could hold",
+            why=f"the probe makes its token ids on this machine, and stops at {MOST_TOKENS:,} tokens",
+            hint="a smaller --batch-size",
+        )
     if longest is not None and length > longest:
         raise InputError(
             f"a sequence of {length} tokens is longer than {facts.name} takes",

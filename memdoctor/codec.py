@@ -6,7 +6,7 @@ A record's field names are its JSON keys. Two steps of BERT-base take some 70 Ki
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from memdoctor.records import (
@@ -108,7 +108,8 @@ def from_json(kind: type[_T], value: Any) -> _T:
 def _complaint(detail: Any) -> str:
     """One of pydantic's complaints: where, and what."""
     where = ".".join(map(str, detail["loc"]))
-    return f"{where}: {detail['msg']}" if where else str(detail["msg"])
+    what = str(detail["msg"]).removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
 
 
 def json_schema(kind: type) -> dict[str, Any]:
@@ -193,6 +194,8 @@ def _columns(timeline: Timeline) -> TimelineColumns:
 
 def _timeline(stored: TimelineColumns) -> Timeline:
     columns, strings = stored.blocks, stored.strings
+    if len({len(getattr(columns, column.name)) for column in fields(columns)}) != 1:
+        raise ValueError("the columns of its blocks are of different lengths")
     numbers = (columns.category, columns.module, columns.op, columns.dtype, columns.shape)
     if any(number < 0 for column in numbers for number in column):
         raise IndexError("a negative number")  # which Python would count from the end

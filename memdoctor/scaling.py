@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
 
-from memdoctor.analysis import peak_of, phases_of
+from memdoctor.analysis import peak_of, phase_of, phases_of
 from memdoctor.records import (
     Event,
     Examination,
-    Phase,
     PhaseLine,
     PhaseUse,
     Prediction,
@@ -25,7 +24,7 @@ from memdoctor.records import (
     Scaling,
 )
 
-LARGEST_BATCH = 4096
+LARGEST_BATCH = 2**20  # beyond what anybody trains; where even this fits, "at least" is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     batch = target.workload.batch_size
     check = model.predict(batch)
     probed = peak_of(target)
-    line = _line_of_peak(lines, check.phase)
+    line = max((line for line in lines if line.name == check.phase), key=lambda line: _at(line, batch))
     return Scaling(
         method=model.method,
         from_batches=(small.workload.batch_size, next_.workload.batch_size),
@@ -98,7 +97,7 @@ class _Pair:
             fixed, each = self.line(first.peak_allocated_bytes, second.peak_allocated_bytes)
             return PhaseLine(step=first.step, name=first.name, fixed_bytes=fixed, per_sample_bytes=each)
 
-        return tuple(map(line, phases_of(self.small), phases_of(self.next)))
+        return tuple(line(*uses) for uses in zip(phases_of(self.small), phases_of(self.next), strict=True))
 
 
 class _EventModel:
@@ -108,16 +107,16 @@ class _EventModel:
 
     def __init__(self, pair: _Pair, replayed: Replayer) -> None:
         self._seq_length = pair.small.workload.seq_length
-        small, next_ = pair.small.timeline, pair.next.timeline
-        self._events, self._phases = small.events, small.phases
+        self._timeline = pair.small.timeline
         self._replayed = replayed
-        self._lines = [pair.line(a.bytes, b.bytes) for a, b in zip(small.blocks, next_.blocks, strict=True)]
+        blocks = zip(self._timeline.blocks, pair.next.timeline.blocks, strict=True)
+        self._lines = [pair.line(small.bytes, larger.bytes) for small, larger in blocks]
 
     def predict(self, batch: int) -> Prediction:
         sizes = [fixed + batch * each for fixed, each in self._lines]
         in_use, best, at = 0, 0, 0
         events = []
-        for number, event in enumerate(self._events):
+        for number, event in enumerate(self._timeline.events):
             size = sizes[event.block]
             if size <= 0:  # a block that is not there at smaller batches
                 continue
@@ -128,7 +127,7 @@ class _EventModel:
         need = self._replayed(events)
         return Prediction(
             batch_size=batch, seq_length=self._seq_length, allocated_bytes=best, reserved_bytes=need.reserved_bytes,
-            phase=_name_at(self._phases, at), fits=need.fits,
+            phase=phase_of(self._timeline, at).name.value, fits=need.fits,
         )  # fmt: skip
 
 
@@ -145,22 +144,15 @@ class _PhaseModel:
         self._limit = target.device.allocator_limit_bytes
 
     def predict(self, batch: int) -> Prediction:
-        def at(line: PhaseLine) -> int:
-            return line.fixed_bytes + batch * line.per_sample_bytes
-
-        highest = max(self._lines, key=at)
+        highest = max(self._lines, key=lambda line: _at(line, batch))
         return Prediction(
-            batch_size=batch, seq_length=self._seq_length, allocated_bytes=at(highest), reserved_bytes=None,
-            phase=highest.name, fits=at(highest) + self._overhead <= self._limit,
+            batch_size=batch, seq_length=self._seq_length, allocated_bytes=_at(highest, batch), reserved_bytes=None,
+            phase=highest.name, fits=_at(highest, batch) + self._overhead <= self._limit,
         )  # fmt: skip
 
 
-def _line_of_peak(lines: tuple[PhaseLine, ...], name: str) -> PhaseLine:
-    return max((line for line in lines if line.name == name), key=lambda line: line.fixed_bytes)
-
-
-def _name_at(phases: tuple[Phase, ...], event: int) -> str:
-    return next(phase.name.value for phase in phases if phase.begin <= event < phase.end)
+def _at(line: PhaseLine, batch: int) -> int:
+    return line.fixed_bytes + batch * line.per_sample_bytes
 
 
 def _batches(target: int) -> list[int]:

@@ -88,15 +88,16 @@ def read_document(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot read {path}", why=error.strerror or str(error)) from error
     except (EOFError, ValueError, RecursionError, zlib.error) as error:
         raise InputError(f"{path} is broken or not JSON", why=str(error)) from error
-    if not isinstance(document, dict) or not {"schema_version", "kind"} <= document.keys():
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if type(version) is not int or version < 1 or "kind" not in document:
         raise InputError(f"{path} is not a memdoctor file", why="it has no schema_version and kind")
-    version = document["schema_version"]
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise InputError(
             f"{path} was written by a newer memdoctor",
             why=f"its schema_version is {version}, this one reads up to {SCHEMA_VERSION}",
             hint="upgrade memdoctor-gpu",
         )
+    assert isinstance(document, dict)
     return document
 
 

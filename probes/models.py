@@ -12,7 +12,7 @@ from transformers import initialization
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from memdoctor.errors import InputError, MeasureError
+from memdoctor.errors import InputError
 from memdoctor.records import Attention, Task, Workload
 
 _AUTO_CLASSES: dict[Task, Any] = {
@@ -39,7 +39,10 @@ def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
             f"model type {model_type!r} of {workload.model} is unknown to the installed transformers",
             hint="upgrade transformers, or check model_type in the model's config.json",
         )
-    built = CONFIG_MAPPING[model_type](**facts)
+    try:
+        built = CONFIG_MAPPING[model_type](**facts)
+    except Exception as error:
+        raise _unbuildable(workload, error) from error
     if workload.task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         built.num_labels = workload.num_labels
     built.use_cache = False
@@ -52,8 +55,8 @@ def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Modul
     Weights are allocated and not initialised. Works inside a fake mode.
 
     Raises:
-        InputError: the model has no such task head, or no such attention implementation.
-        MeasureError: the freeze patterns leave nothing to train.
+        InputError: the config cannot be built, the model has no such task head or attention implementation, or
+            the freeze patterns leave nothing to train.
     """
     built = build_config(config, workload)
     auto: Any = _AUTO_CLASSES[workload.task]
@@ -76,14 +79,19 @@ def _instantiate(auto: Any, built: Any, workload: Workload) -> Any:
     try:
         with initialization.no_init_weights():
             return auto.from_config(built, dtype=torch.float32, **wanted)
-    except (ValueError, ImportError) as error:
-        if workload.attention is None:
-            raise
+    except Exception as error:
+        if workload.attention is None or not isinstance(error, (ValueError, ImportError)):
+            raise _unbuildable(workload, error) from error
         raise InputError(
             f"{workload.model} has no {workload.attention.value} attention in transformers",
             why=str(error).strip().partition(". ")[0],
             hint="leave --attn-implementation out, or --attn-implementation eager",
         ) from error
+
+
+def _unbuildable(workload: Workload, error: Exception) -> InputError:
+    why = " ".join(f"{type(error).__name__}: {error}".split())
+    return InputError(f"{workload.model} cannot be built from its config.json", why=why, hint="check its values")
 
 
 def attention_of(model: Any) -> Attention:
@@ -118,7 +126,7 @@ def _freeze(model: torch.nn.Module, workload: Workload) -> None:
         for parameter in matched:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise MeasureError("nothing is left to train: --freeze matches every parameter", hint="freeze fewer of them")
+        raise InputError("nothing is left to train: --freeze matches every parameter", hint="freeze fewer of them")
 
 
 def move(model: torch.nn.Module, device: torch.device) -> None:

@@ -21,12 +21,12 @@ from typing import IO, Any
 
 from memdoctor.codec import examination_from_json, to_json
 from memdoctor.errors import WorkerError
+from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
 from memdoctor.records import Device, Examination, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
-STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
 MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save time
 
 
@@ -171,6 +171,8 @@ class _Worker:
                         return
                     if self._process.poll() is not None:
                         self._close_pipes()
+                        self._errors.seek(0)
+                        self._errors.truncate()  # what the last one said is no longer of interest
                         self._process = self._start()
                 self._finished.put((ticket, self._probe(request)))
             except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there

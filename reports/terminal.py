@@ -10,11 +10,13 @@ from rich.text import Text
 
 from memdoctor.records import Change, Diagnosis, Examination, RanOutAt, Scaling, TensorGroup, Toggle
 from memdoctor.reports.tables import clean, console, print_labelled, print_table, symbol
+from memdoctor.scaling import LARGEST_BATCH
 from memdoctor.units import MIB, format_bytes
 
 MOST_LINES = 25
 _LABEL = 7  # columns of the label at the left edge
 _BAR = 14  # columns of the longest bar
+_SHORTEST_BAR = 5  # of which one can still read something
 _PART = 34  # columns of a part: name, size and the space around them
 _TWO_COLUMNS = 78  # from this width on, parts stand side by side
 _STYLES = {
@@ -119,12 +121,13 @@ def _where(diagnosis: Diagnosis, width: int) -> Table:
     """The twelve parts, each with a bar to one scale; in two columns where there is room."""
     parts = list(diagnosis.breakdown.items())
     columns = 2 if width >= _TWO_COLUMNS else 1
-    bar = min(max((width - _LABEL) // columns - _PART, 0), _BAR)
+    bar = min((width - _LABEL) // columns - _PART, _BAR)
+    bar = bar if bar >= _SHORTEST_BAR else 0
     rows = len(parts) // columns
     table = _grid()
     for _ in range(columns):
-        table.add_column()
-        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_column(justify="right", overflow="fold")
         table.add_column(no_wrap=True, width=bar)
     for row in range(rows):
         cells = [cell for name, size in parts[row::rows] for cell in _part(name, size, parts, bar)]
@@ -186,6 +189,8 @@ def _prediction(scaling: Scaling) -> str:
 def _growth(scaling: Scaling) -> str:
     most = scaling.largest_batch_that_fits
     fits = "no batch fits" if most is None else f"the largest that fits is {most} (predicted)"
+    if most == LARGEST_BATCH:
+        fits = f"even {most:,} fits (predicted)"
     return f"{format_bytes(scaling.per_sample_bytes)} a sample in that phase; {fits}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import io
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 import rich_click as click
 
 from memdoctor import __version__
-from memdoctor.errors import MemdoctorError
+from memdoctor.errors import InputError, MemdoctorError
 
 EXIT_BUG = 1
 EXIT_INTERRUPTED = 130
@@ -27,6 +28,13 @@ COMMANDS = {
     "env": "The environment, for a bug report.",
     "schema": "JSON Schema of the report.",
 }
+
+
+LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
+LATER_OPTIONS = {
+    "--args", "--deepspeed", "--accelerate-config", "--eval", "--eval-batch-size", "--eval-accumulation-steps",
+    "--cuda-alloc-conf", "--open", "--redact", "--fail-on", "--claims",
+}  # fmt: skip
 
 
 class Commands(click.RichGroup):
@@ -54,6 +62,10 @@ class Commands(click.RichGroup):
 
 
 def _suggestion(word: str) -> str:
+    if word in LATER_COMMANDS:
+        return f" memdoctor {word} comes in a later version."
+    if word.endswith(".py"):
+        return f" memdoctor run {word} comes in a later version."
     if Path(word).exists() and word.endswith((".json", ".gz")):
         return f" Did you mean memdoctor report {word}?"
     near = difflib.get_close_matches(word, COMMANDS, n=1)
@@ -78,12 +90,20 @@ def memdoctor() -> None:
 def main() -> NoReturn:
     """Run the command line; ends the process with one of the exit codes of the documentation."""
     signal.signal(signal.SIGTERM, _terminate)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - started with it closed
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
     stdout = sys.stdout  # where its reader is gone, click puts another in its place and ends with 1
     try:
         code = memdoctor.main(standalone_mode=False)
+    except click.NoSuchOption as error:
+        if _dashes(error.option_name) in LATER_OPTIONS:
+            click.echo(f"Error: {error.option_name} comes in a later version of memdoctor.", err=True)
+        else:
+            error.show()
+        code = error.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -95,6 +115,9 @@ def main() -> NoReturn:
         code = EXIT_INTERRUPTED
     except SystemExit as end:  # a signal's; or click's, when the reader of a pipe has seen enough
         code = end.code if sys.stdout is stdout else 0
+    except OSError as error:  # standard output on a full disk, no more processes: nothing that we could mend
+        click.echo(f"Error: the system refused: {error}", err=True)
+        code = InputError.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
         code = _bug(error)
     sys.exit(code if isinstance(code, int) else 0)

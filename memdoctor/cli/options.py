@@ -156,7 +156,8 @@ def _precision(given: dict[str, Any]) -> Precision | None:
     for kind in said & denied:
         raise click.UsageError(f"--precision {kind} and --no-{kind} contradict each other: choose one.")
     if len(said) > 1:
-        raise click.UsageError(f"--{' and --'.join(sorted(said))} contradict each other: choose one.")
+        names = ["--precision fp32" if kind is Precision.FP32 else f"--{kind}" for kind in sorted(said)]
+        raise click.UsageError(f"{' and '.join(names)} contradict each other: choose one.")
     if said:
         return said.pop()
     return Precision.FP32 if False in (given["fp16"], given["bf16"]) else None

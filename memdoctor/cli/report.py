@@ -8,6 +8,7 @@ import rich_click as click
 
 from memdoctor.cli.options import OUTPUT, TOP, options
 from memdoctor.cli.output import check_outputs, print_json, write_all
+from memdoctor.errors import UsageError
 
 
 @click.command("report")
@@ -20,6 +21,8 @@ def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, q
     from memdoctor.reports.terminal import print_diagnosis
 
     check_outputs(outputs, force=force)
+    if file.resolve() in {path.resolve() for path in outputs}:
+        raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
     diagnosis = read_diagnosis(file, doctor.conclude)
     document = diagnosis_document(diagnosis)
     if as_json:

@@ -55,6 +55,8 @@ class Examination:
     timeline: Timeline
 
     def __post_init__(self) -> None:
-        """A run that ran out did so at an event of its timeline."""
+        """Something happened, and a run that ran out did so at an event of its timeline."""
+        if not self.timeline.events:
+            raise ValueError("its timeline is empty")
         if isinstance(self.outcome, RanOut) and not 0 <= self.outcome.event < len(self.timeline.events):
             raise ValueError("it ran out of memory at an event that is not there")

@@ -148,7 +148,7 @@ class KnownValues(TorchDispatchMode):
             raise MeasureError(
                 f"the model's code asks for data that a simulated GPU does not have: {func} at {where}",
                 why="its value is not known: it rests on weights, on random numbers, or on a tensor changed in place",
-                hint="measure this model on a GPU",
+                hint="another model; measuring this one on a GPU is not in this version",
             ) from error
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import platform
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor import __version__
 from memdoctor.errors import MeasureError
+from memdoctor.probes import STEPS
 from memdoctor.probes.attribution import category_of
 from memdoctor.probes.batches import make_batch
 from memdoctor.probes.models import attention_of, build_model, move
@@ -47,8 +50,6 @@ from memdoctor.records import (
     Timeline,
     Workload,
 )  # fmt: skip
-
-STEPS = 2  # the first optimizer step makes the optimizer's state; the second is like all that follow
 
 _AUTOCAST_DTYPES = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
@@ -110,10 +111,12 @@ def record(
         job = _job(workload, model, fake, gpu, batches)
         try:
             train(job, _Watch(tracker, clock), steps)
-        except (ValueError, NotImplementedError) as error:  # what models raise about their inputs and settings
-            raise MeasureError(
-                f"the model's code refuses the training step, in {clock.current or 'no module'}", why=str(error)
-            ) from error
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            if not line.filename.startswith(str(Path(transformers.__file__).parent)):
+                raise  # ours; in transformers, it is a config or inputs that the model does not take
+            what = f"the model's code refuses the training step, at {Path(line.filename).name}:{line.lineno}"
+            raise MeasureError(what, why=" ".join(f"{type(error).__name__}: {error}".split())) from error
         tracker.finish()
     return _with_allocator(tracker, device)
 

@@ -277,3 +277,11 @@ def test_a_directory_without_permission_says_so(tmp_path: Path) -> None:
         assert "permission" in unwritable(tmp_path / "a.json").why
     finally:
         tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("version", [0, -3, True, "1", 1.0, None])
+def test_a_version_that_no_memdoctor_writes_is_not_ours(tmp_path: Path, version: Any) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"schema_version": version, "kind": "examination"}))
+    with pytest.raises(InputError, match="not a memdoctor file"):
+        read_document(path)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from memdoctor.errors import InputError, MeasureError
+from memdoctor.errors import InputError
 from memdoctor.probes.models import attention_of, build_config, build_model, move
 from memdoctor.records import Attention, Task, Workload
 
@@ -88,7 +88,7 @@ def test_a_pattern_that_matches_nothing_is_refused_with_an_example() -> None:
 
 
 def test_nothing_left_to_train_is_refused() -> None:
-    with pytest.raises(MeasureError, match="nothing is left to train"):
+    with pytest.raises(InputError, match="nothing is left to train"):
         build(freeze=("*",))
 
 
@@ -101,3 +101,19 @@ def test_moving_keeps_ties_order_and_gradients() -> None:
     assert [name for name, _ in model.named_parameters()] == names
     assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trained
     assert all(isinstance(parameter, nn.Parameter) for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"hidden_size": "x"},
+        {"hidden_size": -4},
+        {"hidden_size": 100, "num_attention_heads": 7},
+        {"vocab_size": None},
+    ],
+    ids=str,
+)
+def test_a_config_that_no_model_can_be_built_from_is_an_input_error(config: dict[str, Any]) -> None:
+    workload = Workload(model="mine", batch_size=1, seq_length=8)
+    with pytest.raises(InputError, match="mine cannot be built from its config"):
+        build_model({"model_type": "bert", **config}, workload)
