@@ -72,6 +72,13 @@ class Pool:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        try:
+            self._end()
+        except KeyboardInterrupt:  # a second Ctrl-C does not spare the workers
+            self._end()
+            raise
+
+    def _end(self) -> None:
         self._forget_waiting()
         for worker in self._workers:
             worker.stop()

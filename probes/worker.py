@@ -1,7 +1,8 @@
 """The worker process: imports torch once, then answers probe requests, one JSON line each way.
 
 Run as ``python -m memdoctor.probes.worker``. Standard output carries answers and nothing else; whatever a library
-prints goes to standard error. The end of standard input ends the process.
+prints goes to standard error. The end of standard input ends the process when all is answered, and at once, whatever
+it does, when the caller is gone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import queue
 import sys
+import threading
+import time
 import traceback
 import warnings
 from typing import Any
@@ -24,9 +28,20 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _quieten()
-    for line in sys.stdin:
+    requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, os.getppid()), daemon=True).start()
+    while (line := requests.get()) is not None:
         answers.write(json.dumps(_answer(json.loads(line)), separators=(",", ":")) + "\n")
         answers.flush()
+
+
+def _read(requests: queue.SimpleQueue[str | None], caller: int) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    requests.put(None)
+    while os.getppid() == caller:
+        time.sleep(0.05)
+    os._exit(0)  # nobody waits for the answer to what is under way
 
 
 def _quieten() -> None:
