@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count, takewhile
 
 from memdoctor.analysis import peak_of, phase_of, phases_of
@@ -24,7 +25,7 @@ from memdoctor.records import (
     Scaling,
 )
 
-LARGEST_BATCH = 2**20  # beyond what anybody trains; where even this fits, "at least" is said
+LARGEST_BATCH = 2**20  # beyond what anybody trains: where even this fits, nothing larger is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,10 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     """What two batch sizes one apart say of all others, beside the target's own probe."""
     pair = _Pair(small, next_)
     model = _EventModel(pair, replayed) if aligned(small, next_) else _PhaseModel(pair, target)
+    predict = cache(model.predict)  # a prediction is a replay, and the same batches are asked for again
     lines = pair.phase_lines()
     batch = target.workload.batch_size
-    check = model.predict(batch)
+    check = predict(batch)
     probed = peak_of(target)
     line = max((line for line in lines if line.name == check.phase), key=lambda line: _at(line, batch))
     return Scaling(
@@ -54,8 +56,8 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
         per_sample_bytes=line.per_sample_bytes,
         fixed_bytes=line.fixed_bytes,
         phases=lines,
-        predicted=tuple(model.predict(size) for size in _batches(batch)),
-        largest_batch_that_fits=_largest(model),
+        predicted=tuple(predict(size) for size in _batches(batch)),
+        largest_batch_that_fits=_largest(predict),
         check=PredictionCheck(
             batch_size=batch,
             predicted_allocated_bytes=check.allocated_bytes,
@@ -161,9 +163,9 @@ def _batches(target: int) -> list[int]:
     return sorted({*powers, target})
 
 
-def _largest(model: _EventModel | _PhaseModel) -> int | None:
+def _largest(predict: Callable[[int], Prediction]) -> int | None:
     """The largest batch that is predicted to fit; ``None`` where not even one does."""
     powers = takewhile(lambda batch: batch <= LARGEST_BATCH, (2**power for power in count()))
-    too_large = next((batch for batch in powers if not model.predict(batch).fits), LARGEST_BATCH + 1)
-    fitting = bisect_left(range(1, too_large), True, key=lambda batch: not model.predict(batch).fits)
+    too_large = next((batch for batch in powers if not predict(batch).fits), LARGEST_BATCH + 1)
+    fitting = bisect_left(range(1, too_large), True, key=lambda batch: not predict(batch).fits)
     return fitting or None

@@ -14,10 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from memdoctor.codec import examination_from_json, to_json
 from memdoctor.errors import WorkerError
@@ -239,9 +239,8 @@ def _ending(code: int) -> str:
 
 
 def _encode(request: Request) -> bytes:
-    config: Mapping[str, Any] = request.facts.config
     message = {
-        "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(config),
+        "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(request.facts.config),
         "model_source": request.facts.source, "steps": request.steps,
     }  # fmt: skip
     return json.dumps(message).encode() + b"\n"

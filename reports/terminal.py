@@ -166,7 +166,7 @@ def _grid() -> Table:
 
 
 def describe_change(change: Change) -> str:
-    """A change as one reads it: ``fp16 + gradient checkpointing``."""
+    """A change as one reads it: ``fp16 + checkpointing``."""
     return " + ".join(_describe(name, value) for name, value in change.items())
 
 

@@ -9,15 +9,14 @@ from importlib import metadata
 import rich_click as click
 
 from memdoctor import __version__
-from memdoctor.cli.options import VERBOSE
+from memdoctor.cli.options import AS_JSON, VERBOSE, options
 from memdoctor.cli.output import print_json
 
 PACKAGES = ("torch", "transformers", "accelerate", "pydantic", "click", "rich", "nvidia-ml-py", "pynvml", "numpy")
 
 
 @click.command("env")
-@click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
-@VERBOSE
+@options((AS_JSON, VERBOSE))
 def command(as_json: bool) -> None:
     """The environment, for a bug report: versions, the machine, its GPUs."""
     facts = {**_software(), **_machine(), **_gpus()}

@@ -28,8 +28,6 @@ COMMANDS = {
     "env": "The environment, for a bug report.",
     "schema": "JSON Schema of the report.",
 }
-
-
 LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
 LATER_OPTIONS = {
     "--args", "--deepspeed", "--accelerate-config", "--eval", "--eval-batch-size", "--eval-accumulation-steps",

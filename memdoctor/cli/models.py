@@ -6,15 +6,12 @@ import dataclasses
 
 import rich_click as click
 
-from memdoctor.cli.options import VERBOSE
+from memdoctor.cli.options import LISTING, options
 from memdoctor.cli.output import print_json
 
 
 @click.command("models")
-@click.argument("pattern", required=False)
-@click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
-@VERBOSE
-@click.option("--sources", is_flag=True, help="Where each entry's facts come from.")
+@options(LISTING)
 def command(pattern: str | None, as_json: bool, sources: bool) -> None:
     """The checkpoints that the catalogue knows; with PATTERN, those whose name contains it."""
     from memdoctor.catalogue import models

@@ -89,6 +89,13 @@ OUTPUT = (
     click.option("-q", "--quiet", is_flag=True, help="No progress."),
     VERBOSE,
 )  # fmt: skip
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+LISTING = (
+    click.argument("pattern", required=False),
+    AS_JSON,
+    click.option("--sources", is_flag=True, help="Where each entry's facts come from."),
+    VERBOSE,
+)
 TOP = (click.option("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
 

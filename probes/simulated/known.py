@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from memdoctor.errors import MeasureError
@@ -135,7 +135,7 @@ class KnownValues(TorchDispatchMode):
         recipe = _recipe_for(func, args, kwargs)
         if recipe is None:
             return self._ask_fake(func, args, kwargs)
-        with _outside_modes():
+        with _disable_current_modes():
             out = func(*tree_map(_cooked, recipe.args), **tree_map(_cooked, recipe.kwargs))
         with self._tracker.acting_for(func) if self._tracker is not None else nullcontext():
             return tree_map(lambda leaf: _as_fake(leaf, args) if isinstance(leaf, torch.Tensor) else leaf, out)
@@ -183,10 +183,6 @@ def _as_fake(value: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     fake = torch.empty(value.shape, dtype=value.dtype, device=source.device)
     remember(fake, value)
     return fake
-
-
-def _outside_modes() -> Any:
-    return torch.utils._python_dispatch._disable_current_modes()
 
 
 def _line_of_model() -> str:
