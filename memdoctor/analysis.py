@@ -12,6 +12,7 @@ from memdoctor.records import (
     Breakdown,
     Category,
     Completed,
+    Device,
     Examination,
     ModuleUse,
     Peak,
@@ -195,6 +196,21 @@ def ran_out_at(examination: Examination) -> RanOutAt | None:
         op=block.op,
         requested_bytes=outcome.requested_bytes,
         free_bytes=outcome.free_bytes,
+        message=_out_of_memory_message(outcome, examination.device),
+    )
+
+
+def _out_of_memory_message(full: RanOut, device: Device) -> str:
+    """What PyTorch prints (``CUDACachingAllocator.cpp``, from 2.2 on); empty where a file does not have its figures."""
+    if full.segment_bytes is None or full.allocated_bytes is None or full.reserved_bytes is None:
+        return ""
+    in_use = full.reserved_bytes + device.context_bytes
+    return (
+        f"CUDA out of memory. Tried to allocate {format_bytes(full.segment_bytes)}. GPU 0 has a total capacity of "
+        f"{format_bytes(device.total_bytes)} of which {format_bytes(full.free_bytes)} is free. Including non-PyTorch "
+        f"memory, this process has {format_bytes(in_use)} memory in use. Of the allocated memory "
+        f"{format_bytes(full.allocated_bytes)} is allocated by PyTorch, and "
+        f"{format_bytes(full.reserved_bytes - full.allocated_bytes)} is reserved by PyTorch but unallocated."
     )
 
 

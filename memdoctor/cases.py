@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
 from memdoctor.probes.resolve import ModelFacts, resolve_model
+from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.records import Change, Device, Workload
 from memdoctor.units import MIB, format_bytes, parse_bytes
 
@@ -39,6 +41,7 @@ def open_case(
     memory: str | None = None,
     backend: str = "auto",
     offline: bool = False,
+    alloc_conf: str | None = None,
     **settings: Any,
 ) -> Case:
     """Find the model and the GPU, and fill in what was not said. ``settings`` are fields of Workload or ``None``.
@@ -55,9 +58,10 @@ def open_case(
             hint="--backend simulated",
         )
     device, assumed_gpu = _device(gpu, memory)
+    conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
     workload, assumed = _workload(facts, settings)
-    return Case(workload, device, facts, (*assumed, *assumed_gpu))
+    return Case(workload, replace(device, alloc_conf=conf), facts, (*assumed, *assumed_gpu, *assumed_conf))
 
 
 def parse_change(case: Case, text: str) -> Change:
@@ -68,7 +72,7 @@ def parse_change(case: Case, text: str) -> Change:
     """
     name, _, value = text.partition("=")
     key = name.strip().replace("-", "_")
-    fixed = ("model", "strategy", "world_size", "freeze")
+    fixed = ("model", "strategy", "world_size", "freeze", "lora_target_modules", "optim_target_modules")
     settings = {name: value for name, value in to_json(case.workload).items() if name not in fixed}
     if key not in settings:
         raise UsageError(f"--toggle {text}: there is no setting {name!r}", hint=f"one of {', '.join(settings)}")
@@ -95,11 +99,10 @@ def _workload(facts: ModelFacts, settings: Mapping[str, Any]) -> tuple[Workload,
         workload = Workload(model=facts.name, **said)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    assumed = [
-        f"{name} {getattr(workload, name)}"
-        for name in ("batch_size", "seq_length", "precision", "optimizer", "max_grad_norm")
-        if settings.get(name) is None
-    ]
+    telling = ["batch_size", "seq_length", "precision", "optimizer", "max_grad_norm"]
+    if workload.evaluate:
+        telling += ["eval_batch_size", "eval_samples"]
+    assumed = [f"{name} {getattr(workload, name)}" for name in telling if settings.get(name) is None]
     if settings.get("padded") is None:
         assumed.append("no padding in the batch")
     return workload, tuple(assumed)
@@ -119,6 +122,18 @@ def _check_size(facts: ModelFacts, batch: int, length: int) -> None:
             why=f"its positions end at {longest}",
             hint=f"--seq-length {longest} or less, or a model for longer texts",
         )
+
+
+def _alloc_conf(said: str | None) -> tuple[str, tuple[str, ...]]:
+    """The allocator's settings: those asked for, else those that PyTorch would read from the environment."""
+    if said is not None:
+        parse_alloc_conf(said)
+        return said, ()
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):  # PyTorch's own order, from 2.9 on
+        if conf := os.environ.get(name, ""):
+            parse_alloc_conf(conf)
+            return conf, (f"{name}={conf}",)
+    return "", ()
 
 
 def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...]]:

@@ -6,7 +6,7 @@ A record's field names are its JSON keys. Two steps of BERT-base take some 70 Ki
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 from memdoctor.records import (
@@ -59,6 +59,7 @@ class TimelineColumns:
     segments: list[tuple[int, int]]
     strings: list[str]
     shapes: list[tuple[int, ...]]
+    cache_clears: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class OutcomeFields:
     requested_bytes: int | None = None
     free_bytes: int | None = None
     event: int | None = None
+    segment_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ def examination_from_json(value: Mapping[str, Any]) -> Examination:
 
 def _outcome_fields(outcome: Outcome) -> OutcomeFields:
     if isinstance(outcome, RanOut):
-        return OutcomeFields("ran_out", outcome.requested_bytes, outcome.free_bytes, outcome.event)
+        return OutcomeFields("ran_out", **to_json(outcome))
     return OutcomeFields("completed")
 
 
@@ -162,7 +166,7 @@ def _outcome(stored: OutcomeFields) -> Outcome:
         return Completed()
     if stored.requested_bytes is None or stored.free_bytes is None or stored.event is None:
         raise ValueError("it ran out of memory, but its figures are missing")
-    return RanOut(stored.requested_bytes, stored.free_bytes, stored.event)
+    return RanOut(**{item.name: getattr(stored, item.name) for item in fields(RanOut)})
 
 
 def _columns(timeline: Timeline) -> TimelineColumns:
@@ -189,6 +193,7 @@ def _columns(timeline: Timeline) -> TimelineColumns:
         segments=[(segment.event, segment.delta_bytes) for segment in timeline.segments],
         strings=list(strings),
         shapes=list(shapes),
+        cache_clears=list(timeline.cache_clears),
     )
 
 
@@ -214,6 +219,7 @@ def _timeline(stored: TimelineColumns) -> Timeline:
         events=tuple(_event(number, blocks) for number in stored.events),
         phases=tuple(Phase(*phase) for phase in stored.phases),
         segments=tuple(SegmentEvent(*segment) for segment in stored.segments),
+        cache_clears=tuple(stored.cache_clears),
     )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, open_case, parse_change
 from memdoctor.codec import examination_from_json
-from memdoctor.errors import InputError
+from memdoctor.errors import InputError, MemdoctorError
 from memdoctor.matrix import apply_change, toggles_of
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
+from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay
 from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Examination, Scaling, Toggle, Workload
 from memdoctor.scaling import Need, aligned, scaling_of
@@ -45,11 +46,22 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
     with Pool(time_limit=time_limit) as pool:
         targets = [case.workload, *(apply_change(case.workload, change) for change in changes)]
         distinct = list(dict.fromkeys(targets))
-        found = dict(zip(distinct, _examine(pool, case, distinct, progress), strict=True))
-        target, *toggled = (found[workload] for workload in targets)
-        scaling = _scaling(pool, case, target, toggled)
-    toggles = [_toggle(target, change, examination) for change, examination in zip(changes, toggled, strict=True)]
-    return replace(conclude(target), scaling=scaling, toggles=tuple(toggles), assumed=_assumed(case, target))
+        found = dict(zip(distinct, _attempt(pool, case, distinct, progress), strict=True))
+        target = found[case.workload]
+        if not isinstance(target, Examination):
+            raise target
+        results = [(change, found[workload]) for change, workload in zip(changes, targets[1:], strict=True)]
+        toggled = [(change, result) for change, result in results if isinstance(result, Examination)]
+        scaling = _scaling(pool, case, target, [examination for _, examination in toggled])
+    diagnosis = conclude(target)
+    refused = dict.fromkeys(f"not probed: {result.what}" for _, result in results if isinstance(result, MemdoctorError))
+    return replace(
+        diagnosis,
+        provenance=replace(diagnosis.provenance, notes=(*diagnosis.provenance.notes, *refused)),
+        scaling=scaling,
+        toggles=tuple(_toggle(target, change, examination) for change, examination in toggled),
+        assumed=_assumed(case, target),
+    )
 
 
 def conclude(examination: Examination) -> Diagnosis:
@@ -84,15 +96,29 @@ def load_examination(path: Path) -> Examination:
 
 
 def _examine(pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None) -> list[Examination]:
+    return pool.examine(_requests(case, workloads), _counting(len(workloads), progress))
+
+
+def _attempt(
+    pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None
+) -> list[Examination | MemdoctorError]:
+    return pool.attempt(_requests(case, workloads), _counting(len(workloads), progress))
+
+
+def _requests(case: Case, workloads: Sequence[Workload]) -> list[Request]:
+    return [Request(workload, case.device, case.facts) for workload in workloads]
+
+
+def _counting(total: int, progress: Progress | None) -> Callable[[Request], None]:
     done = 0
 
-    def on_done(request: Request, _: Examination) -> None:
+    def on_done(request: Request) -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress(done, len(workloads), describe(request.workload))
+            progress(done, total, describe(request.workload))
 
-    return pool.examine([Request(workload, case.device, case.facts) for workload in workloads], on_done)
+    return on_done
 
 
 def describe(workload: Workload) -> str:
@@ -100,6 +126,8 @@ def describe(workload: Workload) -> str:
     words = [f"batch {workload.batch_size} x {workload.seq_length}", workload.precision.value]
     if workload.gradient_checkpointing:
         words.append("checkpointing")
+    if workload.evaluate:
+        words.append("evaluation")
     return ", ".join(words)
 
 
@@ -125,15 +153,16 @@ def _scaling(pool: Pool, case: Case, target: Examination, toggled: Sequence[Exam
         return by_workload[workload]
 
     first = 1 if aligned(at(1), at(2)) else 2
-    return scaling_of(at(first), at(first + 1), target, lambda events: _need(events, case.device))
+    return scaling_of(at(first), at(first + 1), target, lambda events, clears: _need(events, clears, case.device))
 
 
-def _need(events: Sequence[Event], device: Device) -> Need:
+def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:
     """What the allocator reserves for these events on this card; where they do not fit, without a limit."""
-    limited = replay(events, capacity_bytes=device.allocator_limit_bytes)
+    settings = parse_alloc_conf(device.alloc_conf)
+    limited = replay(events, settings, device.allocator_limit_bytes, empty_cache_at=clears)
     if limited.ran_out is None:
         return Need(limited.peak_reserved, fits=True)
-    return Need(replay(events).peak_reserved, fits=False)
+    return Need(replay(events, settings, empty_cache_at=clears).peak_reserved, fits=False)
 
 
 def _assumed(case: Case, target: Examination) -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
-from memdoctor.records import Change, Precision, Workload
+from memdoctor.codec import from_json, to_json
+from memdoctor.records import Change, Dtype, Precision, Workload
 
 SMALL_BATCHES = (1, 2)
 LENGTHS = (128, 256, 512)
@@ -16,18 +15,23 @@ BF16_CAPABILITY = (8, 0)  # the first with bf16 tensor cores
 def toggles_of(workload: Workload, capability: tuple[int, int], longest: int | None) -> tuple[Change, ...]:
     """What to change, one entry a probe: small batches, lengths, precision, checkpointing, and the last two together.
 
-    ``longest`` is the most tokens that the model takes (``None``: no limit).
+    ``longest`` is the most tokens that the model takes (``None``: no limit). Where there is evaluation, also what
+    moves its predictions to the host.
     """
-    changes = (*_batches(), *_lengths(longest), *_precisions(workload, capability), *_checkpointing(workload))
+    changes = (
+        *_batches(), *_lengths(longest), *_precisions(workload, capability), *_checkpointing(workload),
+        *_evaluation(workload),
+    )  # fmt: skip
     return tuple(change for change in changes if apply_change(workload, change) != workload)
 
 
 def apply_change(workload: Workload, change: Change) -> Workload:
-    """The workload with the change applied."""
-    fields: dict[str, Any] = dict(change)
-    if "precision" in fields:
-        fields["precision"] = Precision(fields["precision"])
-    return replace(workload, **fields)
+    """The workload with the change applied.
+
+    Raises:
+        ValueError: no such field, or a value that it cannot have.
+    """
+    return from_json(Workload, {**to_json(workload), **change})
 
 
 def _batches() -> Iterator[Change]:
@@ -42,6 +46,9 @@ def _lengths(longest: int | None) -> Iterator[Change]:
 
 
 def _precisions(workload: Workload, capability: tuple[int, int]) -> Iterator[Change]:
+    if workload.dtype is not Dtype.FLOAT32:  # autocast over 16-bit weights changes little
+        yield {"dtype": Dtype.FLOAT32.value}
+        return
     yield {"precision": (Precision.FP16 if workload.precision is Precision.FP32 else Precision.FP32).value}
     if capability >= BF16_CAPABILITY:
         yield {"precision": Precision.BF16.value}
@@ -49,5 +56,11 @@ def _precisions(workload: Workload, capability: tuple[int, int]) -> Iterator[Cha
 
 def _checkpointing(workload: Workload) -> Iterator[Change]:
     yield {"gradient_checkpointing": not workload.gradient_checkpointing}
-    if workload.precision is Precision.FP32 and not workload.gradient_checkpointing:
+    full = workload.precision is Precision.FP32 and workload.dtype is Dtype.FLOAT32
+    if full and not workload.gradient_checkpointing:
         yield {"precision": Precision.FP16.value, "gradient_checkpointing": True}
+
+
+def _evaluation(workload: Workload) -> Iterator[Change]:
+    if workload.evaluate:
+        yield {"eval_accumulation_steps": 1}

@@ -36,8 +36,9 @@ class Need:
     fits: bool
 
 
-Replayer = Callable[[Sequence[Event]], Need]
-"""Replays events on the target's card; handed in, since the allocator belongs to the probes."""
+Replayer = Callable[[Sequence[Event], Sequence[int]], Need]
+"""Replays events on the target's card, its cache emptied before those numbered in the second argument; handed in, since
+the allocator belongs to the probes."""
 
 
 def scaling_of(small: Examination, next_: Examination, target: Examination, replayed: Replayer) -> Scaling:
@@ -77,6 +78,7 @@ def aligned(one: Examination, two: Examination) -> bool:
         and all(a.op == b.op and a.module == b.module for a, b in zip(left.blocks, right.blocks, strict=True))
         and [(e.block, e.delta_bytes > 0) for e in left.events] == [(e.block, e.delta_bytes > 0) for e in right.events]
         and left.phases == right.phases
+        and left.cache_clears == right.cache_clears
     )
 
 
@@ -117,8 +119,13 @@ class _EventModel:
     def predict(self, batch: int) -> Prediction:
         sizes = [fixed + batch * each for fixed, each in self._lines]
         in_use, best, at = 0, 0, 0
-        events = []
+        events: list[Event] = []
+        clears = list(self._timeline.cache_clears)
+        moved = []
         for number, event in enumerate(self._timeline.events):
+            while clears and clears[0] <= number:
+                moved.append(len(events))
+                del clears[0]
             size = sizes[event.block]
             if size <= 0:  # a block that is not there at smaller batches
                 continue
@@ -126,7 +133,7 @@ class _EventModel:
             in_use += events[-1].delta_bytes
             if in_use > best:
                 best, at = in_use, number
-        need = self._replayed(events)
+        need = self._replayed(events, [*moved, *(len(events) for _ in clears)])
         return Prediction(
             batch_size=batch, seq_length=self._seq_length, allocated_bytes=best, reserved_bytes=need.reserved_bytes,
             phase=phase_of(self._timeline, at).name.value, fits=need.fits,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from fnmatch import fnmatch
 from typing import Any
 
 import torch
@@ -46,17 +44,18 @@ def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
     if workload.task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         built.num_labels = workload.num_labels
     built.use_cache = False
+    if workload.output_hidden_states:
+        built.output_hidden_states = True
     return built
 
 
 def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Module:
-    """The model in fp32 on the current default device, its head and switches as the workload says.
+    """The model on the current default device, its head, attention and ``dtype`` as the workload says.
 
     Weights are allocated and not initialised. Works inside a fake mode.
 
     Raises:
-        InputError: the config cannot be built, the model has no such task head or attention implementation, or
-            the freeze patterns leave nothing to train.
+        InputError: the config cannot be built, or the model has no such task head or attention implementation.
     """
     built = build_config(config, workload)
     auto: Any = _AUTO_CLASSES[workload.task]
@@ -67,9 +66,6 @@ def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Modul
         )
     model = _instantiate(auto, built, workload)
     model.tie_weights()
-    if workload.gradient_checkpointing:
-        _checkpoint(model, workload)
-    _freeze(model, workload)
     assert isinstance(model, torch.nn.Module)
     return model
 
@@ -78,7 +74,7 @@ def _instantiate(auto: Any, built: Any, workload: Workload) -> Any:
     wanted = {} if workload.attention is None else {"attn_implementation": workload.attention.value}
     try:
         with initialization.no_init_weights():
-            return auto.from_config(built, dtype=torch.float32, **wanted)
+            return auto.from_config(built, dtype=getattr(torch, workload.dtype.value), **wanted)
     except Exception as error:
         if workload.attention is None or not isinstance(error, (ValueError, ImportError)):
             raise _unbuildable(workload, error) from error
@@ -94,59 +90,13 @@ def _unbuildable(workload: Workload, error: Exception) -> InputError:
     return InputError(f"{workload.model} cannot be built from its config.json", why=why, hint="check its values")
 
 
-def attention_of(model: Any) -> Attention:
-    """The attention implementation that the model was built with."""
-    return Attention(model.config._attn_implementation or "eager")
+def attention_of(model: Any) -> Attention | None:
+    """The attention implementation that the model was built with; ``None`` where it is no model of transformers."""
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "_attn_implementation"):
+        return None
+    return Attention(config._attn_implementation or "eager")
 
 
 def _tasks_of(config_class: type) -> list[str]:
     return [task.value for task, auto in _AUTO_CLASSES.items() if config_class in auto._model_mapping]
-
-
-def _checkpoint(model: Any, workload: Workload) -> None:
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    name = next(iter(inspect.signature(enable).parameters))
-    try:
-        enable(**{name: {"use_reentrant": workload.use_reentrant}})
-    except ValueError as error:
-        raise InputError(
-            f"{workload.model} cannot checkpoint its activations", why=str(error), hint="--no-gradient-checkpointing"
-        ) from error
-
-
-def _freeze(model: torch.nn.Module, workload: Workload) -> None:
-    for pattern in workload.freeze:
-        matched = [parameter for name, parameter in model.named_parameters() if fnmatch(name, pattern)]
-        if not matched:
-            example = next(iter(model.named_parameters()))[0]
-            raise InputError(
-                f"--freeze {pattern!r} matches no parameter of {workload.model}",
-                hint=f"a shell pattern over names like {example!r}, e.g. '*embeddings*'",
-            )
-        for parameter in matched:
-            parameter.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError("nothing is left to train: --freeze matches every parameter", hint="freeze fewer of them")
-
-
-def move(model: torch.nn.Module, device: torch.device) -> None:
-    """``model.to(device)``, in the same order, for fake tensors too (which ``Module.to`` cannot swap).
-
-    Tied weights stay tied.
-    """
-    moved: dict[int, Any] = {}
-
-    def once(tensor: torch.Tensor) -> Any:
-        if id(tensor) not in moved:
-            there = tensor.detach().to(device)
-            is_parameter = isinstance(tensor, torch.nn.Parameter)
-            moved[id(tensor)] = torch.nn.Parameter(there, tensor.requires_grad) if is_parameter else there
-        return moved[id(tensor)]
-
-    def visit(module: torch.nn.Module) -> None:
-        for child in module.children():
-            visit(child)
-        for owned in (module._parameters, module._buffers):
-            owned.update({name: once(tensor) for name, tensor in owned.items() if tensor is not None})
-
-    visit(model)

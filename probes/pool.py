@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from memdoctor.codec import examination_from_json, to_json
-from memdoctor.errors import WorkerError
+from memdoctor.errors import MemdoctorError, WorkerError
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
@@ -49,7 +49,7 @@ class Bug(Exception):
     """A probe failed in a way nobody foresaw; carries the worker's traceback."""
 
 
-Done = Callable[[Request, Examination], None]
+Done = Callable[[Request], None]
 _Ticket = tuple[int, int]  # which call of examine, and which of its requests
 _Job = tuple[_Ticket, Request] | None  # None: no more work
 _Outcome = tuple[_Ticket, Examination | Exception]
@@ -96,23 +96,37 @@ class Pool:
             MemdoctorError: the first request that fails fails them all; the pool can be used again.
             Bug: a worker met an error that is ours.
         """
+        results = self._run(requests, on_done, ())
+        return [result for result in results if isinstance(result, Examination)]
+
+    def attempt(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination | MemdoctorError]:
+        """As :meth:`examine`, with the error of a request in place of its examination.
+
+        Raises:
+            Bug: a worker met an error that is ours.
+        """
+        return self._run(requests, on_done, (MemdoctorError,))
+
+    def _run(
+        self, requests: Sequence[Request], on_done: Done | None, spared: tuple[type[MemdoctorError], ...]
+    ) -> list[Examination | MemdoctorError]:
         self._calls += 1
         call = self._calls
         for index, request in enumerate(requests):
             self._waiting.put(((call, index), request))
         while len(self._workers) < _worker_count(len(requests)):
             self._workers.append(_Worker(self._waiting, self._finished, self._time_limit))
-        results: dict[int, Examination] = {}
+        results: dict[int, Examination | MemdoctorError] = {}
         while len(results) < len(requests):
             (of_call, index), outcome = self._finished.get()
             if of_call != call:  # left over from a call that failed
                 continue
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, Exception) and not isinstance(outcome, spared):
                 self._forget_waiting()
                 raise outcome
             results[index] = outcome
             if on_done is not None:
-                on_done(requests[index], outcome)
+                on_done(requests[index])
         return [results[index] for index in range(len(requests))]
 
     def _forget_waiting(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 from memdoctor.catalogue import find_model, near_models
 from memdoctor.errors import InputError
 
+FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # a module to import, and a function in it
+FACTORY_KEY = "factory"  # in the facts of a model that a function makes
 HUB_TIMEOUT = 5.0  # seconds for the hub to answer before it counts as out of reach
 
 # RoBERTa and its relatives number positions from pad_token_id + 1 on, and lose that many of them.
@@ -34,11 +37,13 @@ class ModelFacts:
 
 
 def resolve_model(name: str, *, offline: bool = False) -> ModelFacts:
-    """Find the facts of ``name``.
+    """Find the facts of ``name``. A ``package.module:function`` has none before the worker has called it.
 
     Raises:
         InputError: found nowhere; says where it was looked for, and what is near it.
     """
+    if FACTORY.fullmatch(name) and not Path(name).exists():
+        return ModelFacts(name, {FACTORY_KEY: name}, f"factory {name}", None)
     tried: list[str] = []
     lookups: tuple[Callable[[str], ModelFacts | str], ...] = (_local, _hub_cache, _catalogued)
     if not (offline or os.environ.get("HF_HUB_OFFLINE") == "1"):

@@ -68,6 +68,7 @@ class Tracker(TorchDispatchMode):
         self.blocks: list[BlockDraft] = []
         self.events: list[Event] = []
         self.phases: list[Phase] = []
+        self.cache_clears: list[int] = []  # the events before which the cache was emptied
         self._device_type = device_type
         self._clock = clock
         self._after_op = after_op
@@ -89,6 +90,10 @@ class Tracker(TorchDispatchMode):
         """The last phase ends, and nothing that happens from here on is recorded."""
         self._end_phase()
         self._recording = False
+
+    def empty_cache(self) -> None:
+        """Here the allocator gave its unused segments back."""
+        self.cache_clears.append(len(self.events))
 
     def _end_phase(self) -> None:
         if self.phases:

@@ -19,7 +19,7 @@ import warnings
 from typing import Any
 
 from memdoctor.codec import examination_to_json, from_json
-from memdoctor.errors import InputError, MeasureError, MemdoctorError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError, UsageError
 from memdoctor.records import Device, Workload
 
 
@@ -68,7 +68,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def error_of(answer: dict[str, Any]) -> MemdoctorError:
     """The error that an answer carries, for the parent to raise."""
-    kind = {"InputError": InputError}.get(answer["error"], MeasureError)
+    kind = {"InputError": InputError, "UsageError": UsageError}.get(answer["error"], MeasureError)
     return kind(answer["what"], why=answer["why"], hint=answer["hint"])
 
 

@@ -8,7 +8,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memdoctor.records import Change, Diagnosis, Examination, RanOutAt, Scaling, TensorGroup, Toggle
+from memdoctor.records import (
+    Change,
+    Diagnosis,
+    Dtype,
+    Examination,
+    Loop,
+    Precision,
+    RanOutAt,
+    Scaling,
+    TensorGroup,
+    Toggle,
+    Workload,
+)
 from memdoctor.reports.tables import clean, console, print_labelled, print_table, symbol
 from memdoctor.scaling import LARGEST_BATCH
 from memdoctor.units import MIB, format_bytes
@@ -47,6 +59,8 @@ def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
     print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
     if diagnosis.ran_out is not None:
         print_labelled(out, "where", _ran_out(diagnosis.ran_out))
+        if diagnosis.ran_out.message:
+            print_labelled(out, "message", diagnosis.ran_out.message)
     print_labelled(out, "why", why)
     print_labelled(out, "peak", _peak(diagnosis))
     out.print(_where(diagnosis, out.width))
@@ -56,6 +70,8 @@ def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
     if diagnosis.scaling is not None:
         print_labelled(out, "batch", _prediction(diagnosis.scaling))
         print_labelled(out, "", _growth(diagnosis.scaling))
+    for note in diagnosis.provenance.notes:
+        print_labelled(out, "note", note)
     if diagnosis.assumed:
         print_labelled(out, "assumed", ", ".join(diagnosis.assumed))
 
@@ -91,16 +107,42 @@ def print_repeats(runs: Sequence[Examination]) -> None:
 def _setting(diagnosis: Diagnosis) -> str:
     """What was probed, on what, and how the figures were obtained."""
     workload, device = diagnosis.workload, diagnosis.device
-    attention = workload.attention.value if workload.attention else "attention unknown"
     kernels = ", ".join(diagnosis.provenance.attention_kernels)
+    attention = workload.attention.value if workload.attention else f"{kernels} attention"
     words = [
         f"{workload.model} ({workload.task.value})", f"batch {workload.batch_size} x {workload.seq_length}",
-        workload.precision.value, workload.optimizer,
-        attention if kernels == attention else f"{attention} ({kernels})",
-        *(["checkpointing"] if workload.gradient_checkpointing else []), *(["padded"] if workload.padded else []),
-        f"on {device.name} with {format_bytes(device.total_bytes)}",
+        _precision(workload), workload.optimizer,
+        attention if workload.attention is None or kernels == attention else f"{attention} ({kernels})",
+        *_extras(workload, device.alloc_conf), f"on {device.name} with {format_bytes(device.total_bytes)}",
     ]  # fmt: skip
     return f"{', '.join(words)}; {diagnosis.provenance.mode}"
+
+
+def _precision(workload: Workload) -> str:
+    """``fp16`` is autocast over fp32 weights; weights in 16 bits are named."""
+    if workload.dtype is Dtype.FLOAT32:
+        return workload.precision.value
+    autocast = "" if workload.precision is Precision.FP32 else f" under {workload.precision.value} autocast"
+    return f"{workload.dtype.value} weights{autocast}"
+
+
+def _extras(workload: Workload, alloc_conf: str) -> list[str]:
+    """What is out of the ordinary, in a few words each."""
+    every = f" every {workload.every_n_layers} layers" if workload.every_n_layers > 1 else ""
+    kind = " (reentrant)" if workload.use_reentrant else ""
+    words = {
+        f"checkpointing{every}{kind}": workload.gradient_checkpointing,
+        "padded": workload.padded,
+        f"{workload.gradient_accumulation_steps} micro-batches": workload.gradient_accumulation_steps > 1,
+        f"{workload.forward_passes} forward passes": workload.forward_passes > 1,
+        f"LoRA rank {workload.lora_rank}": workload.lora_rank > 0,
+        f"{', '.join(workload.freeze)} frozen": bool(workload.freeze),
+        f"label smoothing {workload.label_smoothing_factor:g}": workload.label_smoothing_factor > 0,
+        "loop by hand": workload.loop is Loop.CUSTOM,
+        f"evaluating {workload.eval_samples} samples by {workload.eval_batch_size}": workload.evaluate,
+        alloc_conf: bool(alloc_conf),
+    }
+    return [text for text, applies in words.items() if applies]
 
 
 def _ran_out(at: RanOutAt) -> str:

@@ -30,8 +30,7 @@ COMMANDS = {
 }
 LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
 LATER_OPTIONS = {
-    "--args", "--deepspeed", "--accelerate-config", "--eval", "--eval-batch-size", "--eval-accumulation-steps",
-    "--cuda-alloc-conf", "--open", "--redact", "--fail-on", "--claims",
+    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims",
 }  # fmt: skip
 
 

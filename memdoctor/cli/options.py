@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
-from memdoctor.records import Attention, Precision, Task
+from memdoctor.records import Attention, Dtype, Loop, Precision, Task
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
@@ -28,7 +28,10 @@ class Seconds(click.FloatRange):
 
 
 WORKLOAD = (
-    click.option("--model", "-m", metavar="NAME", required=True, help="A hub name, a directory or a config.json."),
+    click.option(
+        "--model", "-m", metavar="NAME", required=True,
+        help="A hub name, a directory, a config.json, or your own package.module:factory.",
+    ),
     click.option("--task", type=click.Choice([task.value for task in Task]), help="The head on the encoder."),
     click.option("--num-labels", type=POSITIVE, help="Labels of the head; choices for multiple-choice."),
     click.option(
@@ -38,10 +41,18 @@ WORKLOAD = (
     click.option("-s", "--seq-length", "--max-seq-length", "seq_length", type=POSITIVE, help="Tokens in a sequence."),
     click.option("--gradient-accumulation-steps", type=POSITIVE, help="Micro-batches in an optimizer step."),
     click.option("--optim", "optimizer", metavar="NAME", help="The Trainer's name of the optimizer."),
+    click.option("--optim-args", metavar="TEXT", help="As in TrainingArguments, e.g. 'momentum=0.9'."),
+    click.option(
+        "--optim-target-modules", multiple=True, metavar="NAME", help="Modules for GaLore and APOLLO. Repeatable."
+    ),
     click.option("--fp16/--no-fp16", "fp16", default=None, help="Autocast to fp16, with loss scaling."),
     click.option("--bf16/--no-bf16", "bf16", default=None, help="Autocast to bf16."),
     click.option(
         "--precision", type=click.Choice([precision.value for precision in Precision]), help="The same in one word."
+    ),
+    click.option(
+        "--dtype", type=click.Choice([dtype.value for dtype in Dtype]),
+        help="What the weights are stored in, as in from_pretrained.",
     ),
     click.option(
         "--gradient-checkpointing/--no-gradient-checkpointing",
@@ -49,13 +60,40 @@ WORKLOAD = (
         "gradient_checkpointing", default=None, help="Recompute activations in backward.",
     ),
     click.option("--use-reentrant/--no-use-reentrant", default=None, help="The kind of checkpointing."),
+    click.option("--every-n-layers", type=POSITIVE, help="Checkpoint every n-th layer only."),
     click.option(
         "--attn-implementation", "--attention", "attention",
         type=click.Choice([*(kind.value for kind in Attention), "flash_attention_2"]), help="As in from_pretrained.",
     ),
     click.option("--padded/--no-padded", default=None, help="Whether rows of the batch are padded."),
     click.option("--max-grad-norm", type=click.FloatRange(min=0), help="Clip gradients to this norm; 0: do not."),
+    click.option("--label-smoothing-factor", type=click.FloatRange(0, 1, max_open=True), help="As in the Trainer."),
+    click.option("--torch-empty-cache-steps", type=POSITIVE, help="Empty the cache every n steps, after forward."),
+    click.option(
+        "--group-by-length/--no-group-by-length", default=None, expose_value=False,
+        help="No effect: what is probed is the longest batch.",
+    ),
+    click.option("--forward-passes", type=POSITIVE, help="Calls of the model on a batch before its backward."),
+    click.option(
+        "--loop", type=click.Choice([loop.value for loop in Loop]),
+        help="The Trainer's loop, or one by hand that keeps the model's outputs.",
+    ),
+    click.option(
+        "--set-to-none/--no-set-to-none", "zero_grad_set_to_none", default=None, help="What zero_grad does."
+    ),
+    click.option("--lora-rank", type=click.IntRange(min=0), help="Train LoRA adapters of this rank (needs peft)."),
+    click.option("--lora-dropout", type=click.FloatRange(0, 1, max_open=True), help="Dropout before the adapters."),
+    click.option("--lora-target-modules", multiple=True, metavar="NAME", help="Modules to adapt. Repeatable."),
     click.option("--freeze", multiple=True, metavar="PATTERN", help="Parameters not to train, e.g. '*embeddings*'."),
+    click.option("--eval/--no-eval", "evaluate", default=None, help="Evaluate after the step, as the Trainer does."),
+    click.option(
+        "--eval-batch-size", "--per-device-eval-batch-size", "eval_batch_size", type=POSITIVE,
+        help="Per-device batch size of evaluation.",
+    ),
+    click.option("--eval-samples", type=POSITIVE, help="Samples to evaluate: their predictions stay on the GPU."),
+    click.option("--eval-accumulation-steps", type=POSITIVE, help="Move predictions to the host every n batches."),
+    click.option("--prediction-loss-only", is_flag=True, default=None, help="Keep no predictions in evaluation."),
+    click.option("--output-hidden-states", is_flag=True, default=None, help="Return (and gather) all hidden states."),
     click.option(
         "--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"]),
         help="How GPUs share the work; only single can be probed yet.",
@@ -68,6 +106,10 @@ DEVICE = (
     click.option(
         "--backend", type=click.Choice(["auto", "gpu", "simulated", "cpu"]), default="auto", show_default=True,
         help="Where the step runs.",
+    ),
+    click.option(
+        "--cuda-alloc-conf", "alloc_conf", metavar="TEXT",
+        help="PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True.",
     ),
     click.option("--offline", is_flag=True, help="Do not ask the model hub."),
     click.option(
@@ -96,6 +138,7 @@ LISTING = (
     click.option("--sources", is_flag=True, help="Where each entry's facts come from."),
     VERBOSE,
 )
+_OF_EVALUATION = ("eval_batch_size", "eval_samples", "eval_accumulation_steps", "prediction_loss_only")
 TOP = (click.option("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
 
@@ -137,22 +180,26 @@ def asked(given: dict[str, Any]) -> Asked:
     rest = dict(given)
     doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet")}
     top = rest.pop("top") or 0
-    case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline")}
+    case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline", "alloc_conf")}
     return Asked(case={**case, **_settings(rest)}, top=top, **doing)
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Fields of a Workload; what was not said is ``None``."""
-    settings = {name: value for name, value in given.items() if name not in ("fp16", "bf16", "freeze")}
+    settings = {name: value for name, value in given.items() if name not in ("fp16", "bf16")}
     settings["precision"] = _precision(given)
-    settings["task"] = Task(given["task"]) if given["task"] else None
+    for name, kind in (("task", Task), ("dtype", Dtype), ("loop", Loop)):
+        settings[name] = kind(given[name]) if given[name] else None
+    if given["evaluate"] is None and any(given[name] is not None for name in _OF_EVALUATION):
+        settings["evaluate"] = True
     if given["attention"] == "flash_attention_2":
         raise click.UsageError(
             "--attn-implementation flash_attention_2 cannot be simulated: its operators are a package of their own. "
             "sdpa runs flash attention from compute capability 8.0 on in fp16 and bf16, and saves the same tensors."
         )
     settings["attention"] = Attention(given["attention"]) if given["attention"] else None
-    settings["freeze"] = tuple(given["freeze"]) or None
+    for name in ("freeze", "lora_target_modules", "optim_target_modules"):
+        settings[name] = tuple(given[name]) or None
     return settings
 
 

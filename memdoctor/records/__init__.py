@@ -26,11 +26,11 @@ from memdoctor.records.diagnosis import (
 )
 from memdoctor.records.examination import Completed, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
-from memdoctor.records.workload import Attention, Device, Precision, Task, Workload
+from memdoctor.records.workload import Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
-    "Attention", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device", "Diagnosis", "Event",
-    "Examination", "Finding", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan",
-    "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling",
-    "SegmentEvent", "Task", "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
+    "Attention", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device", "Diagnosis", "Dtype",
+    "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName",
+    "PhaseUse", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy",
+    "Scaling", "SegmentEvent", "Task", "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
 ]  # fmt: skip

@@ -168,7 +168,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanOutAt:
-    """Where the step ran out of memory: what was asked for, and what the card had left for PyTorch."""
+    """Where the step ran out of memory: what was asked for, what the card had left, and what PyTorch would print."""
 
     step: int
     phase: str
@@ -176,6 +176,7 @@ class RanOutAt:
     op: str
     requested_bytes: int
     free_bytes: int
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

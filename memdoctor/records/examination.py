@@ -17,12 +17,18 @@ class Completed:
 class RanOut:
     """The step ran out of memory: a result, not a crash. ``event`` is the timeline event that could not be served.
 
-    A simulated step then goes on without a limit, so that the timeline still shows what it would have needed.
+    The figures are those of PyTorch's message, read after every cached segment went back: ``segment_bytes`` is what
+    it "tried to allocate", ``free_bytes`` what the card had left, ``allocated_bytes`` and ``reserved_bytes`` what
+    PyTorch held; the last three are ``None`` in files of memdoctor 0.1. A simulated step then goes on without a
+    limit, so that the timeline still shows what it would have needed.
     """
 
     requested_bytes: int
     free_bytes: int
     event: int
+    segment_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
 
 
 Outcome = Completed | RanOut

@@ -21,7 +21,7 @@ class Category(StrEnum):
 
 
 class PhaseName(StrEnum):
-    """The named parts of a training run: the model moves to the GPU, then steps run in this order."""
+    """The named parts of a training run: the model moves to the GPU, steps run in this order, evaluation follows."""
 
     SETUP = "setup"
     FORWARD = "forward"
@@ -29,6 +29,7 @@ class PhaseName(StrEnum):
     CLIP = "clip"
     OPTIMIZER = "optimizer"
     ZERO_GRAD = "zero_grad"
+    EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,17 @@ class SegmentEvent:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Every birth and death in order, with the phases that they fell in and the segments that they needed."""
+    """Every birth and death in order, with the phases that they fell in and the segments that they needed.
+
+    ``cache_clears`` are the events before which ``torch.cuda.empty_cache()`` was called (as many as there are events:
+    after the last).
+    """
 
     blocks: tuple[Block, ...]
     events: tuple[Event, ...]
     phases: tuple[Phase, ...]
     segments: tuple[SegmentEvent, ...]
+    cache_clears: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Each block is born once with its bytes and dies at most once, after that; phases tile the events."""
@@ -99,6 +105,8 @@ class Timeline:
             raise ValueError("an event names a block that is not there")
         if any(not 0 <= segment.event < len(self.events) for segment in self.segments):
             raise ValueError("a segment names an event that is not there")
+        if any(not 0 <= clear <= len(self.events) for clear in self.cache_clears):
+            raise ValueError("the cache is cleared at an event that is not there")
         alive: set[int] = set()
         seen: set[int] = set()
         for event in self.events:

@@ -15,6 +15,25 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
+class Dtype(StrEnum):
+    """``dtype`` of ``from_pretrained``: what weights, and with them gradients and most states, are stored in."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class Loop(StrEnum):
+    """Whose training loop it is: the Trainer's, or one written by hand.
+
+    A loop by hand keeps the model's outputs until the next step's take their place, has one parameter group, leaves
+    the outputs in the precision that autocast gave them, and takes no gradient norm that it does not clip to.
+    """
+
+    TRAINER = "trainer"
+    CUSTOM = "custom"
+
+
 class Attention(StrEnum):
     """``attn_implementation`` of ``from_pretrained``."""
 
@@ -34,12 +53,22 @@ class Task(StrEnum):
     BASE = "base"
 
 
+_COUNTS = (
+    "num_labels", "batch_size", "seq_length", "every_n_layers", "gradient_accumulation_steps",
+    "torch_empty_cache_steps", "forward_passes", "eval_batch_size", "eval_samples", "eval_accumulation_steps",
+    "world_size",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What is to be trained. Field names are the JSON keys and, with dashes, the command line's options.
 
     ``attention`` is ``None`` where nothing was asked for: ``from_pretrained`` then takes the best that the model
-    has, and the examination's workload says which that was.
+    has, and the examination's workload says which that was. ``precision`` is that of autocast, ``dtype`` that of the
+    weights. ``every_n_layers`` is of the layers that are checkpointed. ``forward_passes`` is how often the model is
+    called on a batch before the one backward (two views of a sentence: 2). ``lora_rank`` 0 is no LoRA. With
+    ``evaluate``, ``eval_samples`` samples are predicted after the last step, as the Trainer does it.
     """
 
     model: str
@@ -49,23 +78,52 @@ class Workload:
     seq_length: int = 512
     padded: bool = False
     precision: Precision = Precision.FP32
+    dtype: Dtype = Dtype.FLOAT32
     attention: Attention | None = None
     gradient_checkpointing: bool = False
     use_reentrant: bool = False
+    every_n_layers: int = 1
     optimizer: str = "adamw_torch_fused"
+    optim_args: str = ""
+    optim_target_modules: tuple[str, ...] = ()
     gradient_accumulation_steps: int = 1
     max_grad_norm: float = 1.0
+    label_smoothing_factor: float = 0.0
+    torch_empty_cache_steps: int | None = None
+    forward_passes: int = 1
+    loop: Loop = Loop.TRAINER
+    zero_grad_set_to_none: bool = True
     freeze: tuple[str, ...] = ()
+    lora_rank: int = 0
+    lora_dropout: float = 0.0
+    lora_target_modules: tuple[str, ...] = ()
+    evaluate: bool = False
+    eval_batch_size: int = 8
+    eval_samples: int = 100
+    eval_accumulation_steps: int | None = None
+    prediction_loss_only: bool = False
+    output_hidden_states: bool = False
     strategy: str = "single"
     world_size: int = 1
 
     def __post_init__(self) -> None:
         """Counts are at least one; a clipping norm of 0 means no clipping, as in the Trainer."""
-        for name in ("num_labels", "batch_size", "seq_length", "gradient_accumulation_steps", "world_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}, but must be at least 1")
+        if self.dtype is Dtype.FLOAT16 and self.precision is Precision.FP16:
+            raise ValueError(
+                "dtype float16 with precision fp16 cannot be trained: GradScaler unscales no fp16 gradients"
+            )
+        if self.lora_rank < 0:
+            raise ValueError(f"lora_rank is {self.lora_rank}, but must not be negative")
         if not 0 <= self.max_grad_norm < inf:
             raise ValueError(f"max_grad_norm is {self.max_grad_norm}, but must be a number and not negative")
+        if not 0 <= self.lora_dropout < 1:
+            raise ValueError(f"lora_dropout is {self.lora_dropout}, but must be in [0, 1)")
+        if not 0 <= self.label_smoothing_factor < 1:
+            raise ValueError(f"label_smoothing_factor is {self.label_smoothing_factor}, but must be in [0, 1)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +131,8 @@ class Device:
     """A GPU as memory sees it. ``total_bytes`` is what CUDA reports, not what the box says.
 
     ``context_bytes`` is what the CUDA context and its libraries hold outside PyTorch's allocator, known to
-    ``context_error_bytes`` either way; ``source`` is where the figures come from.
+    ``context_error_bytes`` either way; ``source`` is where the figures come from. ``alloc_conf`` is the text of
+    ``PYTORCH_CUDA_ALLOC_CONF``.
     """
 
     name: str
@@ -84,6 +143,7 @@ class Device:
     context_source: str
     source: str
     other_processes_bytes: int = 0
+    alloc_conf: str = ""
 
     def __post_init__(self) -> None:
         """A card has memory, and more of it than its own context takes; capabilities look like ``7.5``."""

@@ -67,11 +67,15 @@ def register() -> torch.device:
 
 
 def _treat_fake_tensors_as_tensors() -> None:
-    """Optimizers and clipping choose their fused and foreach paths by exact type; a fake tensor is a subclass."""
-    from torch._subclasses.fake_tensor import FakeTensor
+    """Optimizers and clipping choose their fused and foreach paths by exact type; a fake tensor is a subclass.
+
+    A copy of a fake tensor belongs to the same mode, where ``deepcopy`` would copy the mode as well.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
     for types in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
         if FakeTensor not in types:
             types.append(FakeTensor)
+    FakeTensorMode.__deepcopy__ = lambda mode, memo: mode  # type: ignore[attr-defined]

@@ -21,22 +21,27 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor import __version__
-from memdoctor.errors import MeasureError
-from memdoctor.probes import STEPS
+from memdoctor.errors import MeasureError, MemdoctorError
+from memdoctor.probes import STEPS, user_models
+from memdoctor.probes.adapting import adapt, base_of
 from memdoctor.probes.attribution import category_of
 from memdoctor.probes.batches import make_batch
-from memdoctor.probes.models import attention_of, build_model, move
+from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.models import attention_of, build_model
 from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.moving import move, replace_tensors
+from memdoctor.probes.notes import notes_of
 from memdoctor.probes.optimizers import build_optimizer
+from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated import composites, device as simulated_device, known
+from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import Replay, replay
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
-from memdoctor.probes.step import Batch, Job, train
+from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
 from memdoctor.records import (
-    Attention,
     Block,
     Completed,
     Device,
@@ -51,6 +56,11 @@ from memdoctor.records import (
     Workload,
 )  # fmt: skip
 
+Batches = Callable[[Workload, int], Batch]
+"""Makes the real CPU tensors of a batch for a workload and a seed."""
+
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent.parent)
 _AUTOCAST_DTYPES = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
 _HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
@@ -69,19 +79,48 @@ def simulate(
     """
     started = time.perf_counter()
     gpu = _gpu()
-    with FakeTensorMode() as fake:
-        model = build_model(config, workload)
-    workload = replace(workload, attention=attention_of(model))
-    batches = partial(make_batch, model, model.config, workload)
-    timeline, outcome = record(workload, device, model, fake, batches, steps)
-    kernels = gpu.attention.chosen if workload.attention is Attention.SDPA else {"eager"}
+    subject = _subject(config, workload)
+    workload = replace(workload, attention=attention_of(base_of(subject.model)))
+    recording = record(workload, device, subject.model, subject.fake, subject.batches, steps)
     provenance = Provenance(
         mode="simulated", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
         python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=model_source, attention_kernels=tuple(sorted(kernels)),
+        model_source=model_source, attention_kernels=tuple(sorted(gpu.attention.chosen)) or ("eager",),
         seconds=round(time.perf_counter() - started, 3),
+        notes=notes_of(workload, device, subject.model, recording.without_gradient),
     )  # fmt: skip
-    return Examination(workload, device, provenance, outcome, timeline)
+    return Examination(workload, device, provenance, recording.outcome, recording.timeline)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is trained: a model of fake tensors on the host, and real batches for it."""
+
+    model: torch.nn.Module
+    fake: FakeTensorMode
+    batches: Batches
+
+
+def _subject(config: Mapping[str, Any], workload: Workload) -> _Subject:
+    if FACTORY_KEY in config:
+        made = user_models.load(config[FACTORY_KEY], workload)
+        fake = FakeTensorMode(allow_non_fake_inputs=True)  # modules may hold tensors that are neither of their own
+        replace_tensors(made.module, fake.from_tensor)
+        with fake:
+            return _Subject(adapt(made.module, workload), fake, made.batches)
+    with FakeTensorMode() as fake:
+        model = adapt(build_model(config, workload), workload)
+    inner = base_of(model)
+    return _Subject(model, fake, partial(make_batch, inner, inner.config))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen of a run, and the parameters that are trained and got no gradient."""
+
+    timeline: Timeline
+    outcome: Outcome
+    without_gradient: tuple[str, ...]
 
 
 def record(
@@ -89,14 +128,17 @@ def record(
     device: Device,
     model: torch.nn.Module,
     fake: FakeTensorMode,
-    batches: Callable[[int], Mapping[str, torch.Tensor]],
+    batches: Batches,
     steps: int = STEPS,
-) -> tuple[Timeline, Outcome]:
+) -> Recording:
     """Move ``model`` from the host to a simulated ``device`` and train it there, all of it watched.
 
-    The model's parameters are fake tensors of ``fake`` on the CPU; called with a batch it returns a mapping with
-    ``loss``. ``batches(number)`` gives the real CPU tensors of one batch. Of ``workload``, precision, optimizer,
-    accumulation and clipping are used.
+    The model's parameters are fake tensors of ``fake`` on the CPU; called with a batch it returns a loss, or what
+    holds one. ``batches(workload, number)`` gives the real CPU tensors of one batch. Of ``workload``, what concerns
+    the training loop is used; the model is taken as it is.
+
+    Raises:
+        MeasureError: the model's code refuses the step or asks for data.
     """
     gpu = _gpu()
     gpu.attention.begin(device.capability)
@@ -109,16 +151,29 @@ def record(
         move(model, gpu.device)
         _mark_model(model, tracker)
         job = _job(workload, model, fake, gpu, batches)
+        watch = _Watch(tracker, clock, job.scaler)
         try:
-            train(job, _Watch(tracker, clock), steps)
+            train(job, watch, steps)
+        except MemdoctorError:
+            raise
         except Exception as error:
-            line = traceback.extract_tb(error.__traceback__)[-1]
-            if not line.filename.startswith(str(Path(transformers.__file__).parent)):
-                raise  # ours; in transformers, it is a config or inputs that the model does not take
-            what = f"the model's code refuses the training step, at {Path(line.filename).name}:{line.lineno}"
-            raise MeasureError(what, why=" ".join(f"{type(error).__name__}: {error}".split())) from error
+            refused = _refusal(error)
+            if refused is None:
+                raise
+            raise refused from error
         tracker.finish()
-    return _with_allocator(tracker, device)
+    timeline, outcome = _with_allocator(tracker, device)
+    return Recording(timeline, outcome, tuple(watch.without_gradient or ()))
+
+
+def _refusal(error: Exception) -> MeasureError | None:
+    """An error of the model's code, or in a library that it called; ``None`` where it is ours."""
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_TORCH)]
+    theirs = lines and not lines[-1].filename.startswith(_OWN)
+    if not theirs:
+        return None
+    what = f"the model's code refuses the training step, at {Path(lines[-1].filename).name}:{lines[-1].lineno}"
+    return MeasureError(what, why=" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 @dataclass(slots=True)
@@ -148,13 +203,13 @@ def _job(
     model: torch.nn.Module,
     fake: FakeTensorMode,
     gpu: _Gpu,
-    batches: Callable[[int], Mapping[str, torch.Tensor]],
+    batches: Batches,
 ) -> Job:
     numbers = count(1)
 
-    def next_batch() -> Batch:
+    def next_batch(rows: int) -> Batch:
         with _disable_current_modes():
-            real = batches(next(numbers))
+            real = batches(replace(workload, batch_size=rows), next(numbers))
         return {name: _on_gpu(value, fake, gpu.device) for name, value in real.items()}
 
     def autocast() -> AbstractContextManager[Any]:
@@ -185,6 +240,8 @@ class _Watch:
 
     tracker: Tracker
     clock: ModuleClock
+    scaler: torch.amp.GradScaler
+    without_gradient: list[str] | None = None  # after the first backward
 
     def begin(self, step: int, name: PhaseName) -> None:
         self.clock.leave()
@@ -195,15 +252,27 @@ class _Watch:
             self.tracker.mark(tensor, Mark.INPUT)
 
     def gradients(self, model: torch.nn.Module) -> None:
-        for parameter in model.parameters():
+        missing = []
+        for name, parameter in model.named_parameters():
             if parameter.grad is not None:
                 self.tracker.mark(parameter.grad, Mark.GRADIENT)
+            elif parameter.requires_grad:
+                missing.append(name)
+        if self.without_gradient is None:
+            self.without_gradient = missing
+        for name in ("_scale", "_growth_tracker"):  # a scaler that is off has neither
+            kept = getattr(self.scaler, name, None)
+            if isinstance(kept, torch.Tensor):
+                self.tracker.mark(kept, Mark.BUFFER)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values():
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     self.tracker.mark(value, Mark.OPTIMIZER_STATE)
+
+    def empty_cache(self) -> None:
+        self.tracker.empty_cache()
 
 
 @contextmanager
@@ -221,11 +290,16 @@ def _no_collection() -> Iterator[None]:
 
 def _with_allocator(tracker: Tracker, device: Device) -> tuple[Timeline, Outcome]:
     """Replay on this card; where that runs out, once more without a limit, to show what it would have taken."""
-    limited = replay(tracker.events, capacity_bytes=device.allocator_limit_bytes)
+    settings, clears = parse_alloc_conf(device.alloc_conf), tracker.cache_clears
+    limited = replay(tracker.events, settings, device.allocator_limit_bytes, empty_cache_at=clears)
     if limited.ran_out is None:
         return _timeline(tracker, limited), Completed()
     full = limited.ran_out
-    return _timeline(tracker, replay(tracker.events)), RanOut(full.requested_bytes, full.free_bytes, full.event)
+    outcome = RanOut(
+        requested_bytes=full.requested_bytes, free_bytes=full.free_bytes, event=full.event,
+        segment_bytes=full.segment_bytes, allocated_bytes=full.allocated_bytes, reserved_bytes=full.reserved_bytes,
+    )  # fmt: skip
+    return _timeline(tracker, replay(tracker.events, settings, empty_cache_at=clears)), outcome
 
 
 def _timeline(tracker: Tracker, replayed: Replay) -> Timeline:
@@ -243,4 +317,4 @@ def _timeline(tracker: Tracker, replayed: Replay) -> Timeline:
         for index, draft in enumerate(tracker.blocks)
     )  # fmt: skip
     segments = tuple(SegmentEvent(item.event, item.delta_bytes) for item in replayed.segment_events)
-    return Timeline(blocks, tuple(tracker.events), tuple(tracker.phases), segments)
+    return Timeline(blocks, tuple(tracker.events), tuple(tracker.phases), segments, tuple(tracker.cache_clears))

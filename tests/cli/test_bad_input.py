@@ -36,7 +36,7 @@ BAD = {
     "command-like-none": (("zzzz",), USAGE, ["zzzz", "diagnose", "report"]),
     "command-of-later": (("check",), USAGE, ["check", "later version"]),
     "forgotten-run": (("train.py",), USAGE, ["memdoctor run train.py", "later version"]),
-    "option-of-later": ((*BASE, "--eval_batch_size", "8"), USAGE, ["eval", "later version"]),
+    "option-of-later": ((*BASE, "--deepspeed", "ds.json"), USAGE, ["deepspeed", "later version"]),
     "forgotten-report": (("mine.json",), USAGE, ["memdoctor report mine.json"]),
     "unknown-option": ((*BASE, "--bach-size", "8"), USAGE, ["--bach-size", "--batch-size"]),
     "two-precisions": ((*BASE, "--fp16", "--bf16"), USAGE, ["--fp16", "--bf16"]),

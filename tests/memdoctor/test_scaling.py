@@ -18,7 +18,7 @@ PARAMETERS, STATE, SAMPLE, PASSING = 1_000, 2_000, 100, 40
 """Bytes: of the parameters, of the optimizer's state, and for each sample kept and passing."""
 
 
-def asked(events: Sequence[Event]) -> Need:
+def asked(events: Sequence[Event], clears: Sequence[int] = ()) -> Need:
     """An allocator without overhead."""
     needed = max(accumulate(event.delta_bytes for event in events))
     return Need(needed, needed <= LIMIT)
@@ -62,7 +62,7 @@ def largest(step: Step, limit: int, **apart: Any) -> int | None:
         step(1, **apart),
         step(2),
         step(8, total=limit + 1_000),
-        lambda events: Need(asked(events).reserved_bytes, asked(events).reserved_bytes <= limit),
+        lambda events, clears: Need(asked(events).reserved_bytes, asked(events).reserved_bytes <= limit),
     )
     return scaling.largest_batch_that_fits
 
@@ -205,9 +205,9 @@ def test_phase_by_phase_the_overhead_of_the_target_counts(step: Step, new_record
     assert scaling.largest_batch_that_fits == (LIMIT - 1_000 - 2_000) // 140
 
 
-def on_the_allocator(events: Sequence[Event]) -> Need:
+def on_the_allocator(events: Sequence[Event], clears: Sequence[int]) -> Need:
     """The allocator itself, which takes no event of zero bytes and no death before a birth."""
-    return Need(replay(events).peak_reserved, fits=True)
+    return Need(replay(events, empty_cache_at=clears).peak_reserved, fits=True)
 
 
 @pytest.mark.parametrize("first", [0, -8])

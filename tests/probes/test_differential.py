@@ -14,12 +14,13 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from memdoctor.probes.batches import make_batch
+from memdoctor.probes.job import Batch, Job
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.simulated.device import register
 from memdoctor.probes.simulated.known import KnownValues, remember
-from memdoctor.probes.step import Batch, Job, train
+from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
-from memdoctor.records import Attention, PhaseName, Workload
+from memdoctor.records import Attention, Loop, PhaseName, Workload
 
 SIZES = {
     "vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
@@ -61,6 +62,9 @@ class Marking:
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
         self._mark((value for state in optimizer.state.values() for value in state.values()), Mark.OPTIMIZER_STATE)
 
+    def empty_cache(self) -> None:
+        self.tracker.empty_cache()
+
     def _mark(self, tensors: Any, mark: Mark) -> None:
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
@@ -94,7 +98,7 @@ def record(
     clock = ModuleClock()
     tracker = Tracker("cpu", clock)
 
-    def next_batch() -> Batch:
+    def next_batch(rows: int) -> Batch:
         return {name: place(value) for name, value in batches.pop().items()}
 
     with no_collection(), fake, tracker, known(tracker), watching(tracker, clock, model):
@@ -147,6 +151,7 @@ def assert_the_same(model_type: str, attention: Attention, optimizer: str, **set
     assert fake.blocks == real.blocks
     assert fake.events == real.events
     assert fake.phases == real.phases
+    assert fake.cache_clears == real.cache_clears
 
 
 @pytest.mark.parametrize("attention", Attention)
@@ -167,6 +172,11 @@ def test_every_optimizer_keeps_the_same_state(optimizer: str) -> None:
         pytest.param({"gradient_accumulation_steps": ACCUMULATED}, id="accumulation"),
         pytest.param({"max_grad_norm": 0.0}, id="no clipping"),
         pytest.param({"batch_size": 1}, id="one row"),
+        pytest.param({"label_smoothing_factor": 0.1}, id="label smoothing"),
+        pytest.param({"torch_empty_cache_steps": 1}, id="emptying the cache"),
+        pytest.param({"forward_passes": 2}, id="two forward passes"),
+        pytest.param({"loop": Loop.CUSTOM}, id="a loop by hand"),
+        pytest.param({"zero_grad_set_to_none": False}, id="gradients set to zero"),
         pytest.param({"gradient_checkpointing": True}, id="checkpointing"),
         pytest.param({"gradient_checkpointing": True, "use_reentrant": True}, id="reentrant checkpointing"),
     ],

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from memdoctor.errors import InputError
-from memdoctor.probes.models import attention_of, build_config, build_model, move
+from memdoctor.probes.adapting import adapt
+from memdoctor.probes.models import attention_of, build_config, build_model
+from memdoctor.probes.moving import move
 from memdoctor.records import Attention, Task, Workload
 
 BERT = {
@@ -19,8 +21,9 @@ BERT = {
 
 
 def build(config: dict[str, Any] | None = None, **settings: Any) -> Any:
+    workload = Workload(model="small", **settings)
     with torch.device("meta"):
-        return build_model(config or BERT, Workload(model="small", **settings))
+        return adapt(build_model(config or BERT, workload), workload)
 
 
 def test_the_head_is_the_tasks_not_the_checkpoints() -> None:

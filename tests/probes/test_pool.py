@@ -102,11 +102,21 @@ def test_results_are_in_the_order_of_the_requests(pool: Pool) -> None:
 
 
 def test_the_caller_is_told_of_each_result_in_its_own_thread(pool: Pool) -> None:
-    told: list[tuple[Request, Examination, threading.Thread]] = []
+    told: list[tuple[Request, threading.Thread]] = []
     requests = [request(batch_size=batch) for batch in (1, 2, 3)]
-    found = pool.examine(requests, lambda asked, made: told.append((asked, made, threading.current_thread())))
-    assert {thread for _, _, thread in told} == {threading.current_thread()}
-    assert {asked.workload.batch_size: made for asked, made, _ in told} == dict(zip((1, 2, 3), found, strict=True))
+    pool.examine(requests, lambda asked: told.append((asked, threading.current_thread())))
+    assert {thread for _, thread in told} == {threading.current_thread()}
+    assert sorted(asked.workload.batch_size for asked, _ in told) == [1, 2, 3]
+
+
+def test_an_attempt_gives_the_error_of_a_request_beside_what_the_others_found(pool: Pool) -> None:
+    good, bad = request(batch_size=1), request(freeze=("nothing",))
+    found, refused, again = pool.attempt([good, bad, good])
+    assert isinstance(found, Examination)
+    assert isinstance(again, Examination)
+    assert found.timeline == again.timeline
+    assert isinstance(refused, InputError)
+    assert "matches no parameter" in refused.what
 
 
 def test_the_same_request_gives_the_same_timeline_in_any_worker(pool: Pool) -> None:

@@ -98,10 +98,10 @@ def train() -> Callable[..., Run]:
         with FakeTensorMode() as fake:
             model = make_model()
         settings = {"optimizer": "sgd", "max_grad_norm": 0.0, **workload}
-        timeline, _ = record(
-            Workload(model="toy", **settings), card(capability), model, fake, lambda number: batch, steps
+        recording = record(
+            Workload(model="toy", **settings), card(capability), model, fake, lambda workload, number: batch, steps
         )
-        return Run(timeline)
+        return Run(recording.timeline)
 
     return train_toy
 

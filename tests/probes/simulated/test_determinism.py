@@ -91,8 +91,8 @@ def test_two_steps_are_the_first_two_of_more(probe: Callable[..., Examination], 
     assert max(two.reserved()) == max(more.reserved())
 
 
-def without_limit(events: Sequence[Event]) -> Need:
-    return Need(replay(events).peak_reserved, fits=True)
+def without_limit(events: Sequence[Event], clears: Sequence[int]) -> Need:
+    return Need(replay(events, empty_cache_at=clears).peak_reserved, fits=True)
 
 
 @pytest.mark.parametrize("attention", Attention)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from memdoctor.records import Precision
+from memdoctor.records import Loop, Precision
 
 ROWS, IN, HIDDEN, OUT = 4, 6, 8, 3
 F16, F32, I64, BOOL = 2, 4, 8, 1  # bytes of an element
@@ -271,9 +271,13 @@ def test_frozen_parameters_have_neither_gradient_nor_state(train: Callable[..., 
 # Clipping
 
 
-def test_a_clipping_norm_of_0_has_no_clip_phase(train: Callable[..., Any]) -> None:
-    names = [phase.name.value for phase in train(two_layers, rows(), max_grad_norm=0.0).timeline.phases]
-    assert names == ["setup", "forward", "backward", "optimizer", "zero_grad"]
+@pytest.mark.parametrize(("loop", "clips"), [(Loop.TRAINER, True), (Loop.CUSTOM, False)])
+def test_with_a_clipping_norm_of_0_the_trainer_still_takes_the_norm_for_its_log(
+    train: Callable[..., Any], loop: Loop, clips: bool
+) -> None:
+    run = train(two_layers, rows(), max_grad_norm=0.0, loop=loop)
+    names = [phase.name.value for phase in run.timeline.phases]
+    assert names == ["setup", "forward", "backward", *(["clip"] if clips else []), "optimizer", "zero_grad"]
 
 
 def test_clipping_takes_a_norm_for_each_tensor_and_scales_in_place(train: Callable[..., Any]) -> None:
@@ -281,7 +285,8 @@ def test_clipping_takes_a_norm_for_each_tensor_and_scales_in_place(train: Callab
     before, peak = run.end("backward"), run.peak("clip")
     # The norms, the same stacked, and the norm of all of them; then only scalars, no copy of a gradient.
     assert run.timeline.in_use()[peak] - run.timeline.in_use()[before] == (2 * TENSORS + 1) * F32
-    assert run.timeline.in_use()[run.end("clip")] == run.timeline.in_use()[before]
+    # The norm itself stays, for the log.
+    assert run.timeline.in_use()[run.end("clip")] == run.timeline.in_use()[before] + SCALAR
 
 
 # Gradient accumulation
@@ -380,8 +385,8 @@ def test_autocast_copies_of_all_weights_live_until_the_end_of_forward(train: Cal
 def test_with_fp16_activations_are_half_and_weights_and_gradients_are_not(train: Callable[..., Any]) -> None:
     run = train(two_layers, rows(), steps=2, precision=Precision.FP16, optimizer="adamw_torch")
     forward, optimizer = run.held(run.end("forward", step=2)), run.held(run.end("optimizer", step=2))
-    # The fp16 copy of the input and ReLU's output; and the scale of the loss, which its product keeps.
-    assert forward["activations"] == INPUT // 2 + RELU // 2 + SCALAR
+    # The fp16 copy of the input and ReLU's output.
+    assert forward["activations"] == INPUT // 2 + RELU // 2
     assert optimizer["parameters"] == optimizer["gradients"] == PARAMETERS * F32
     assert optimizer["optimizer_state"] == 2 * PARAMETERS * F32
 
@@ -396,15 +401,14 @@ def test_what_lives_between_steps_can_be_named(train: Callable[..., Any], optimi
     held = run.held(run.end("zero_grad", step=2))
     state = held.pop("optimizer_state", 0)
     assert state == run.held(run.end("optimizer", step=1))["optimizer_state"]
-    # The running loss and the last micro-batch's loss; with fp16 the scale of the loss, which its product was seen
-    # to keep, and the count of steps since it grew.
-    scaled = precision is Precision.FP16
+    # With fp16 the scale of the loss, and the count of steps since it grew.
+    scaler = 2 * SCALAR if precision is Precision.FP16 else 0
     assert held == {
         "parameters": PARAMETERS * F32,
-        "inputs_and_buffers": INPUT,  # of the batch that was just trained on; it dies when the next is there
+        # The batch that was just trained on dies when the next is there.
+        "inputs_and_buffers": INPUT + scaler,
         "workspace": 2 * CUBLAS,
-        "temporaries": 2 * SCALAR + (SCALAR if scaled else 0),
-        **({"activations": SCALAR} if scaled else {}),
+        "temporaries": 3 * SCALAR,  # the running loss, the last micro-batch's, and the norm of the gradients
     }
 
 
@@ -413,7 +417,7 @@ def test_every_block_dies_but_those_that_outlive_the_loop(train: Callable[..., A
     run = train(two_layers, rows(), steps=2, optimizer="adamw_torch", precision=precision)
     held = run.held(run.last())
     scales = 2 * SCALAR if precision is Precision.FP16 else 0  # the loss scale and its growth tracker
-    assert held.pop("temporaries", 0) + held.pop("activations", 0) == scales
+    assert held.pop("inputs_and_buffers", 0) == scales
     assert held == {
         "parameters": PARAMETERS * F32, "optimizer_state": 2 * PARAMETERS * F32, "workspace": 2 * CUBLAS,
     }  # fmt: skip

@@ -1,0 +1,52 @@
+"""What a run of training steps needs, and who is told about it: shared by the training step and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from memdoctor.records import PhaseName, Workload
+
+Batch = Mapping[str, torch.Tensor]
+"""A model's inputs by name; those with a number for a name are positional."""
+
+
+class Watch(Protocol):
+    """Who is told about phases and owners while the step runs."""
+
+    def begin(self, step: int, name: PhaseName) -> None:
+        """A phase starts."""
+
+    def inputs(self, batch: Batch) -> None:
+        """These tensors are the step's inputs."""
+
+    def gradients(self, model: torch.nn.Module) -> None:
+        """The model's gradients are in place."""
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer's state is in place."""
+
+    def empty_cache(self) -> None:
+        """The allocator's unused segments go back to the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a run of steps needs: the model is on its device, ``next_batch(rows)`` puts a batch there."""
+
+    workload: Workload
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    next_batch: Callable[[int], Batch]
+    autocast: Callable[[], AbstractContextManager[Any]]
+    scaler: torch.amp.GradScaler
+
+    def fetch(self, rows: int, watch: Watch) -> Batch:
+        """A batch of so many rows on the device, and ``watch`` told of it."""
+        batch = self.next_batch(rows)
+        watch.inputs(batch)
+        return batch

@@ -1,0 +1,50 @@
+"""Other tensors for all of a module's own: to another device, or fake ones for real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+def move(model: torch.nn.Module, device: torch.device) -> None:
+    """``model.to(device)``, in the same order, for fake tensors too (which ``Module.to`` cannot swap)."""
+    replace_tensors(model, lambda tensor: tensor.to(device))
+
+
+def replace_tensors(model: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Put what ``convert`` makes of it in the place of every parameter and buffer. Tied weights stay tied."""
+    converted: dict[int, torch.Tensor] = {}
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in converted:
+            new = convert(tensor.detach())
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            converted[id(tensor)] = torch.nn.Parameter(new, tensor.requires_grad) if is_parameter else new
+        return converted[id(tensor)]
+
+    def visit(module: torch.nn.Module) -> None:
+        for child in module.children():
+            visit(child)
+        for owned in (module._parameters, module._buffers):
+            owned.update({name: once(tensor) for name, tensor in owned.items() if tensor is not None})
+
+    visit(model)
+
+
+@contextmanager
+def movable() -> Iterator[None]:
+    """``Module.to`` works on modules of fake tensors while the context lasts, for libraries that call it (peft)."""
+    native = torch.nn.Module._apply
+
+    def apply(module: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor], **_: Any) -> Any:
+        replace_tensors(module, convert)
+        return module
+
+    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = native  # type: ignore[method-assign]
