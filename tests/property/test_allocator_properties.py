@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings, strategies as st
 
 from memdoctor.probes.simulated.allocator.blocks import Block
-from memdoctor.probes.simulated.allocator.caching import CachingAllocator, OutOfMemory
+from memdoctor.probes.simulated.allocator.caching import CachingAllocator
+from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.replay import replay
 from memdoctor.probes.simulated.allocator.settings import POWER2_INTERVALS, AllocatorSettings, round_size
 from memdoctor.records import Event

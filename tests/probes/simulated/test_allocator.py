@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memdoctor.probes.simulated.allocator.blocks import Block
-from memdoctor.probes.simulated.allocator.caching import CachingAllocator, OutOfMemory
+from memdoctor.probes.simulated.allocator.caching import CachingAllocator
+from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.segments import LiveBlock, Segment
 
 KIB = 1 << 10

@@ -33,7 +33,10 @@ def test_an_empty_replay() -> None:
 def test_running_out_ends_a_replay_and_is_a_result() -> None:
     events = [Event(0, 10 * MIB), Event(1, 2 * MIB), Event(0, -10 * MIB), Event(2, 30 * MIB - 1), Event(1, -2 * MIB)]
     result = replay(events, capacity_bytes=40 * MIB)
-    assert result.ran_out == RanOut(event=3, requested_bytes=30 * MIB - 1, segment_bytes=30 * MIB, free_bytes=20 * MIB)
+    assert result.ran_out == RanOut(
+        event=3, requested_bytes=30 * MIB - 1, segment_bytes=30 * MIB, free_bytes=20 * MIB,
+        allocated_bytes=2 * MIB, reserved_bytes=20 * MIB,
+    )  # fmt: skip
     assert result.reserved == array("q", [10 * MIB, 30 * MIB, 30 * MIB])
     assert result.segment_events[-1] == SegmentEvent(3, 0, -10 * MIB)
     assert (result.peak_reserved, result.stranded, result.releasable) == (30 * MIB, 18 * MIB, 0)
