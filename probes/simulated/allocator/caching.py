@@ -215,16 +215,18 @@ class CachingAllocator:
         return block
 
     def _unmap_all(self, pool: ExpandablePool) -> None:
-        """Release all free pages of the expandable segments, and the addresses of those that have no page left."""
+        """Release all free pages of expandable segments; one that has no page left goes, with its addresses."""
         for block in [block for block in pool if block.origin is not None]:
             released = pool.unmap(block)
-            if released is not None:
-                address, nbytes = released
-                self.reserved -= nbytes
-                self.segment_changes.append((address, -nbytes))
-        for block in [block for block in pool.unmapped if block.is_whole_segment]:
-            pool.unmapped.remove(block)
-            del self._heads[block.address]
+            if released is None:
+                continue
+            address, nbytes = released
+            self.reserved -= nbytes
+            self.segment_changes.append((address, -nbytes))
+            head = self._heads[block.origin or 0]
+            if head.is_whole_segment:
+                pool.unmapped.remove(head)
+                del self._heads[head.address]
 
     def _fits(self, nbytes: int) -> bool:
         return self.capacity_bytes is None or self.reserved + nbytes <= self.capacity_bytes
