@@ -166,7 +166,7 @@ def _power2_divisions(key: str, value: str) -> Options:
     if not value.endswith("]"):
         raise _refused(key, value, "the list does not end with ]", f"{key}:{_EXAMPLES[key]}")
     divisions = [0] * POWER2_INTERVALS
-    last: int | None = None
+    first = True
     above = 1  # as in PyTorch, where a list that starts with > leaves the first interval alone
     for entry in _split(value[1:-1]):
         bound, _, text = entry.partition(":")
@@ -180,10 +180,10 @@ def _power2_divisions(key: str, value: str) -> Options:
         if not _is_power_of_two(mebibytes):
             raise _refused(key, value, f"the interval {mebibytes} is no power of two", f"{key}:{_EXAMPLES[key]}")
         at = min(mebibytes.bit_length() - 1, POWER2_INTERVALS - 1)
-        if last is None:
+        if first:
             divisions[:at] = [number] * at
         divisions[at] = number
-        last, above = at, at + 1
+        first, above = False, at + 1
     return {"roundup_power2_divisions": tuple(divisions)}
 
 

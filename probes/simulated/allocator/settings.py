@@ -1,8 +1,8 @@
 """The numbers of the allocator's policy, and the roundings that follow from them.
 
 Source of every rule: ``c10/cuda/CUDACachingAllocator.cpp`` and ``c10/core/AllocatorConfig`` of PyTorch (read
-in several releases of 2.x). Recordings of real GPUs cover the defaults alone: how ``max_split_size``, expandable
-segments, garbage collection and the memory fraction work rests on reading.
+in several releases of 2.x). Recordings of real GPUs cover the defaults, address by address, and expandable segments
+together with ``max_split_size``, in bytes reserved (see ``expandable``). The other options rest on reading.
 """
 
 from __future__ import annotations
