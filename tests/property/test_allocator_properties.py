@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hypothesis import given, settings, strategies as st
 
 from memdoctor.probes.simulated.allocator.blocks import Block
-from memdoctor.probes.simulated.allocator.caching import CachingAllocator, OutOfMemory
+from memdoctor.probes.simulated.allocator.caching import CachingAllocator
+from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.replay import replay
 from memdoctor.probes.simulated.allocator.settings import POWER2_INTERVALS, AllocatorSettings, round_size
 from memdoctor.records import Event
@@ -28,6 +29,10 @@ SETTINGS = st.builds(
     max_split_size=st.sampled_from([None, 20 * MIB, 24 * MIB]),
     max_non_split_rounding=st.sampled_from([None, 30 * MIB]),
     roundup_power2_divisions=st.sampled_from([(0,) * POWER2_INTERVALS, (4,) * POWER2_INTERVALS]),
+    expandable_segments=st.booleans(),
+    memory_fraction=st.sampled_from([1.0, 0.5, 0.9]),
+    garbage_collection_threshold=st.sampled_from([0.0, 0.4]),
+    throw_on_cudamalloc_oom=st.booleans(),
 )
 CAPACITIES = st.one_of(st.none(), st.integers(1, 120).map(lambda number: number * MIB))
 
@@ -91,10 +96,26 @@ def test_capacity_is_never_exceeded(policy: AllocatorSettings, capacity: int | N
     assert all(a <= r for a, r in zip(result.allocated, result.reserved, strict=True))
     assert capacity is None or result.peak_reserved <= capacity
     assert (result.ran_out is None) == (len(result.addresses) == len(events_of(steps)))
-    if result.ran_out is not None:
+    full = result.ran_out
+    if full is not None:
         held = sum(segment.size for segment in result.segments)
         assert capacity is not None
-        assert result.ran_out.segment_bytes > result.ran_out.free_bytes == capacity - held
+        assert (full.free_bytes, full.reserved_bytes) == (capacity - held, held)
+        assert full.allocated_bytes == sum(segment.allocated for segment in result.segments) <= held
+        over = full.allowed_bytes is not None and held + full.segment_bytes > full.allowed_bytes
+        assert over or policy.expandable_segments or full.segment_bytes > full.free_bytes
+        assert result.releasable == 0 or policy.throw_on_cudamalloc_oom
+
+
+@settings(max_examples=100, deadline=None)
+@given(SETTINGS, CAPACITIES, STEPS)
+def test_a_fraction_is_exceeded_by_less_than_a_page(
+    policy: AllocatorSettings, capacity: int | None, steps: list[int]
+) -> None:
+    allocator = CachingAllocator(policy, capacity)
+    run(allocator, steps)
+    page = policy.large_segment if policy.expandable_segments else 0
+    assert allocator.allowed is None or allocator.peak_reserved <= allocator.allowed + page
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,9 +152,32 @@ def test_a_replay_is_deterministic(policy: AllocatorSettings, capacity: int | No
     assert replay(events, policy, capacity) == replay(iter(events), policy, capacity)
 
 
-@settings(max_examples=50, deadline=None)
-@given(CAPACITIES, STEPS)
-def test_segment_events_add_up_to_what_is_reserved(capacity: int | None, steps: list[int]) -> None:
-    result = replay(events_of(steps), capacity_bytes=capacity)
-    assert sum(event.delta_bytes for event in result.segment_events) == sum(s.size for s in result.segments)
+@settings(max_examples=100, deadline=None)
+@given(SETTINGS, CAPACITIES, STEPS, st.lists(st.integers(0, 60), max_size=5))
+def test_segment_events_add_up_to_what_is_reserved(
+    policy: AllocatorSettings, capacity: int | None, steps: list[int], empty_cache_at: list[int]
+) -> None:
+    events = events_of(steps)
+    places = [place for place in empty_cache_at if place <= len(events)]
+    result = replay(events, policy, capacity, empty_cache_at=places)
+    deltas = [0] * (len(events) + 1)
+    for event in result.segment_events:
+        deltas[event.event] += event.delta_bytes
+    assert list(accumulate(deltas))[: len(result.reserved)] == list(result.reserved)
+    assert sum(deltas) == sum(s.size for s in result.segments)
+    assert max(result.reserved, default=0) <= result.peak_reserved
     assert result.releasable + result.stranded == sum(s.size - s.allocated for s in result.segments)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SETTINGS, CAPACITIES, STEPS)
+def test_an_emptied_cache_has_nothing_left_to_release(
+    policy: AllocatorSettings, capacity: int | None, steps: list[int]
+) -> None:
+    allocator = CachingAllocator(policy, capacity)
+    run(allocator, steps)
+    expected = allocator.reserved - allocator.releasable
+    allocated = allocator.allocated
+    allocator.empty_cache()
+    allocator.self_check()
+    assert (allocator.reserved, allocator.releasable, allocator.allocated) == (expected, 0, allocated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from memdoctor.probes.simulated.allocator.blocks import Block
 
@@ -53,8 +54,10 @@ def walk(head: Block) -> Iterator[Block]:
         block = block.following
 
 
-def describe(head: Block) -> Segment:
-    """Sum a segment up, from its first block."""
-    chain = list(walk(head))
-    allocated = sum(block.size for block in chain if block.requested)
-    return Segment(head.address, sum(block.size for block in chain), head.pool.small, allocated)
+def describe(head: Block) -> Iterator[Segment]:
+    """Sum a segment up, from its first block; of an expandable one each run of mapped blocks, as a snapshot has it."""
+    for mapped, run in groupby(walk(head), key=lambda block: block.mapped):
+        if mapped:
+            blocks = list(run)
+            allocated = sum(block.size for block in blocks if block.requested)
+            yield Segment(blocks[0].address, sum(block.size for block in blocks), head.pool.small, allocated)

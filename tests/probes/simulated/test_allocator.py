@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memdoctor.probes.simulated.allocator.blocks import Block
-from memdoctor.probes.simulated.allocator.caching import CachingAllocator, OutOfMemory
+from memdoctor.probes.simulated.allocator.caching import CachingAllocator
+from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.segments import LiveBlock, Segment
 
 KIB = 1 << 10
@@ -203,6 +204,7 @@ def test_running_out_tells_the_request_the_segment_and_what_is_free() -> None:
         allocator.malloc(20 * MIB + 1)
     full = caught.value
     assert (full.requested_bytes, full.segment_bytes, full.free_bytes) == (20 * MIB + 1, 22 * MIB, 20 * MIB)
+    assert (full.allocated_bytes, full.reserved_bytes, full.allowed_bytes) == (2 * MIB, 20 * MIB, None)
     assert (allocator.reserved, allocator.allocated) == (20 * MIB, 2 * MIB)
     allocator.self_check()
 

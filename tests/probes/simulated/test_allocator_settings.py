@@ -105,6 +105,10 @@ def test_the_pool_is_chosen_by_the_rounded_size() -> None:
         {"roundup_power2_divisions": (3,) * POWER2_INTERVALS},
         {"roundup_power2_divisions": (-2,) * POWER2_INTERVALS},
         {"roundup_power2_divisions": (4,)},
+        {"memory_fraction": 1.01},
+        {"memory_fraction": -0.01},
+        {"garbage_collection_threshold": 1.0},
+        {"garbage_collection_threshold": -0.01},
     ],
 )
 def test_settings_that_pytorch_refuses_are_refused(wrong: dict[str, Any]) -> None:
