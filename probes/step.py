@@ -100,7 +100,11 @@ def _to_fp32(value: Any) -> Any:
 
 
 def _backward(job: Job, loss: torch.Tensor) -> torch.Tensor:
-    job.scaler.scale(loss).backward()
+    fused = getattr(job.optimizer, "fused_backward", None)  # LOMO's; Accelerator.backward calls it in place of ours
+    if fused is not None:
+        fused(loss, job.optimizer.param_groups[0]["lr"])
+    else:
+        job.scaler.scale(loss).backward()
     return loss.detach()
 
 

@@ -53,6 +53,8 @@ class Workload:
     gradient_checkpointing: bool = False
     use_reentrant: bool = False
     optimizer: str = "adamw_torch_fused"
+    optim_args: str = ""
+    optim_target_modules: tuple[str, ...] = ()
     gradient_accumulation_steps: int = 1
     max_grad_norm: float = 1.0
     freeze: tuple[str, ...] = ()
