@@ -67,6 +67,9 @@ def _forget_earlier(name: str) -> None:
 def _as_accelerate_prepares(name: str, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     if name in ("lomo", "adalomo"):
         optimizer.step = lambda closure=None: None  # type: ignore[method-assign]  # accelerate/optimizer.py: step is a no-op
+    for group in optimizer.param_groups:  # accelerate/optimizer.py puts the optimizer's state dictionary on the device
+        if isinstance(group.get("lr"), torch.Tensor):
+            group["lr"] = group["lr"].to(group["params"][0].device)
     switch = getattr(optimizer, "train", None)
     if callable(switch):  # schedule-free optimizers: Trainer.training_step calls it before each forward
         switch()

@@ -28,6 +28,7 @@ TORCH = Library("torch", "torch", "2.11", "")
 TRANSFORMERS = Library("transformers", "transformers", "5", "")
 # 0.46: the first release whose kernels are torch operators, for which a simulated GPU can have its own.
 BITSANDBYTES = Library("bitsandbytes", "bitsandbytes", "0.46", "bitsandbytes")
+TORCHAO = Library("torchao.optim", "torchao", "0.11", "torchao")  # 0.11: since then in torchao.optim
 GALORE = Library("galore_torch", "galore-torch", "1.0", "galore")
 APOLLO = Library("apollo_torch", "apollo-torch", "1.0.3", "apollo")
 LOMO = Library("lomo_optim", "lomo-optim", "0.1.1", "lomo")
@@ -46,6 +47,7 @@ OPTIMIZERS: dict[str, Library] = {
         ),
         BITSANDBYTES,
     ),
+    **dict.fromkeys(("adamw_torch_8bit", "adamw_torch_4bit"), TORCHAO),
     **dict.fromkeys(("galore_adamw", "galore_adafactor", "galore_adamw_layerwise"), GALORE),
     **dict.fromkeys(("apollo_adamw", "apollo_adamw_layerwise"), APOLLO),
     **dict.fromkeys(("lomo", "adalomo"), LOMO),
@@ -55,10 +57,7 @@ OPTIMIZERS: dict[str, Library] = {
 }  # fmt: skip
 
 _GALORE_8BIT = "galore_torch 1.0 hands bitsandbytes its arguments by position, and recent releases moved them"
-_TORCHAO = "its step is compiled, and what the compiled kernels keep for themselves is known only on a GPU"
 NOT_SIMULATED: dict[str, str] = {
-    "adamw_torch_4bit": _TORCHAO,
-    "adamw_torch_8bit": _TORCHAO,
     "galore_adamw_8bit": _GALORE_8BIT,
     "galore_adamw_8bit_layerwise": _GALORE_8BIT,
     "galore_adafactor_layerwise": "the Trainer hands its Adafactor both a learning rate and relative steps, and it stops",

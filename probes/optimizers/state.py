@@ -13,6 +13,7 @@ _OWN_STATE = ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col")
 
 def state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     """Every tensor of the optimizer's state: in it, in lists, and in projectors; a tensor may come twice."""
+    yield from _tensors([group["lr"] for group in optimizer.param_groups if "lr" in group])
     for state in optimizer.state.values():
         yield from _tensors(list(state.values()))
     for name in _OWN_STATE:
@@ -22,7 +23,9 @@ def state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
+    if hasattr(value, "__tensor_flatten__"):  # quantised: a tensor of tensors
+        yield from _tensors([getattr(value, name) for name in value.__tensor_flatten__()[0]])
+    elif isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-from memdoctor.probes.optimizers.names import APOLLO, BITSANDBYTES, LOMO, OPTIMI, OPTIMIZERS, Library, require
-from memdoctor.probes.simulated.optimizers import apollo, bitsandbytes, lomo, optimi
+from memdoctor.probes.optimizers.names import APOLLO, BITSANDBYTES, LOMO, OPTIMI, OPTIMIZERS, TORCHAO, Library, require
+from memdoctor.probes.simulated.optimizers import apollo, bitsandbytes, lomo, optimi, torchao
 from memdoctor.probes.simulated.optimizers.replacement import Replacement
 
 _STANDINS: dict[Library, Callable[[torch.device], list[Replacement]]] = {
@@ -17,6 +17,7 @@ _STANDINS: dict[Library, Callable[[torch.device], list[Replacement]]] = {
     BITSANDBYTES: bitsandbytes.standins,
     LOMO: lomo.standins,
     OPTIMI: optimi.standins,
+    TORCHAO: torchao.standins,
 }
 
 
