@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from memdoctor.probes.simulated.optimizers import galore
 from memdoctor.probes.simulated.optimizers.larger import larger
 from memdoctor.probes.simulated.optimizers.replacement import Replacement
 
@@ -18,6 +19,7 @@ def standins(device: torch.device) -> list[Replacement]:
         Replacement(random_projector, "stable_randn", _stable_randn),
         Replacement(random_projector, "next_seed", _same_seed),
         Replacement(apollo, "max", larger),
+        *galore.standins(device),  # proj=svd
     ]
 
 

@@ -8,13 +8,24 @@ from contextlib import contextmanager
 
 import torch
 
-from memdoctor.probes.optimizers.names import APOLLO, BITSANDBYTES, LOMO, OPTIMI, OPTIMIZERS, TORCHAO, Library, require
-from memdoctor.probes.simulated.optimizers import apollo, bitsandbytes, lomo, optimi, torchao
+from memdoctor.probes.optimizers.names import (
+    APOLLO,
+    BITSANDBYTES,
+    GALORE,
+    LOMO,
+    OPTIMI,
+    OPTIMIZERS,
+    TORCHAO,
+    Library,
+    require,
+)
+from memdoctor.probes.simulated.optimizers import apollo, bitsandbytes, galore, lomo, optimi, torchao
 from memdoctor.probes.simulated.optimizers.replacement import Replacement
 
 _STANDINS: dict[Library, Callable[[torch.device], list[Replacement]]] = {
     APOLLO: apollo.standins,
     BITSANDBYTES: bitsandbytes.standins,
+    GALORE: galore.standins,
     LOMO: lomo.standins,
     OPTIMI: optimi.standins,
     TORCHAO: torchao.standins,
