@@ -133,7 +133,11 @@ def _backward(job: Job, watch: Watch, loss: torch.Tensor) -> None:
             why="everything that is not frozen lies outside the forward pass, or reentrant checkpointing cut it off",
             hint="freeze less, or --no-use-reentrant",
         )
-    job.scaler.scale(loss).backward()
+    fused = getattr(job.optimizer, "fused_backward", None)  # LOMO's; Accelerator.backward calls it in place of ours
+    if fused is not None:
+        fused(loss, job.optimizer.param_groups[0]["lr"])
+    else:
+        job.scaler.scale(loss).backward()
     watch.gradients(job.model)
 
 

@@ -31,13 +31,14 @@ from memdoctor.probes.models import attention_of, build_model
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.moving import move, replace_tensors
 from memdoctor.probes.notes import notes_of
-from memdoctor.probes.optimizers import build_optimizer
+from memdoctor.probes.optimizers import build_optimizer, state_tensors, updates_in_backward
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated import composites, device as simulated_device, known
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import Replay, replay
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
+from memdoctor.probes.simulated.optimizers import standing_in
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
@@ -146,12 +147,19 @@ def record(
     cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
     tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
-    with _no_collection(), fake, tracker, known.KnownValues(tracker), watching(tracker, clock, model):
+    with (
+        _no_collection(), standing_in(workload.optimizer, gpu.device), fake, tracker, known.KnownValues(tracker),
+        watching(tracker, clock, model),
+    ):  # fmt: skip
         tracker.begin(0, PhaseName.SETUP)
         move(model, gpu.device)
         _mark_model(model, tracker)
+        if updates_in_backward(workload.optimizer):
+            _mark_gradients_at_birth(model, tracker)
         job = _job(workload, model, fake, gpu, batches)
         watch = _Watch(tracker, clock, job.scaler)
+        if updates_in_backward(workload.optimizer):
+            watch.without_gradient = []  # they are gone by then
         try:
             train(job, watch, steps)
         except MemdoctorError:
@@ -217,7 +225,11 @@ def _job(
         return torch.autocast(gpu.device.type, dtype=dtype) if dtype else nullcontext()
 
     scaler = torch.amp.GradScaler(gpu.device.type, enabled=workload.precision is Precision.FP16)
-    return Job(workload, model, build_optimizer(workload.optimizer, model), next_batch, autocast, scaler)
+    optimizer = build_optimizer(
+        workload.optimizer, model, optim_args=workload.optim_args, target_modules=workload.optim_target_modules,
+        gradient_accumulation_steps=workload.gradient_accumulation_steps, loss_scaling=scaler.is_enabled(),
+    )  # fmt: skip
+    return Job(workload, model, optimizer, next_batch, autocast, scaler)
 
 
 def _on_gpu(value: torch.Tensor, fake: FakeTensorMode, torch_device: torch.device) -> torch.Tensor:
@@ -232,6 +244,13 @@ def _mark_model(model: torch.nn.Module, tracker: Tracker) -> None:
         tracker.mark(parameter, Mark.PARAMETER)
     for buffer in model.buffers():
         tracker.mark(buffer, Mark.BUFFER)
+
+
+def _mark_gradients_at_birth(model: torch.nn.Module, tracker: Tracker) -> None:
+    """For optimizers that consume a gradient before backward has ended."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda p: tracker.mark(p.grad, Mark.GRADIENT))
 
 
 @dataclass(slots=True)
@@ -266,10 +285,8 @@ class _Watch:
                 self.tracker.mark(kept, Mark.BUFFER)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
-        for state in optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, torch.Tensor):
-                    self.tracker.mark(value, Mark.OPTIMIZER_STATE)
+        for tensor in state_tensors(optimizer):
+            self.tracker.mark(tensor, Mark.OPTIMIZER_STATE)
 
     def empty_cache(self) -> None:
         self.tracker.empty_cache()
