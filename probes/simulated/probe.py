@@ -32,6 +32,8 @@ from memdoctor.probes.simulated import composites, device as simulated_device, k
 from memdoctor.probes.simulated.allocator.replay import Replay, replay
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
+from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
+from memdoctor.probes.simulated.processors import processors_of
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.step import Batch, Job, train
 from memdoctor.probes.tracker import Mark, Tracker, watching
@@ -102,7 +104,8 @@ def record(
     gpu.attention.begin(device.capability)
     clock = ModuleClock()
     cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
-    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
+    kernels = scratch_of_kernels(device.capability, processors_of(device.name, device.capability))
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
     with _no_collection(), fake, tracker, known.KnownValues(tracker), watching(tracker, clock, model):
         tracker.begin(0, PhaseName.SETUP)
