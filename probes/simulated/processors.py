@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memdoctor.catalogue import find_gpu
+
 _CARDS = {
     "T4": 40, "V100-16GB": 80, "V100-32GB": 80, "P100-16GB": 56, "P40": 30, "K80": 13, "A100-40GB": 108,
     "A100-80GB": 108, "A10": 72, "A10G": 80, "A30": 56, "A40": 84, "L4": 58, "L40": 142, "L40S": 142,
@@ -39,6 +41,8 @@ class Processors:
 
 
 def processors_of(name: str, capability: tuple[int, int]) -> Processors:
-    """Of a card in the catalogue by its name; of any other the most that its compute capability has."""
-    count = _CARDS.get(name) or _LARGEST.get(capability, _LARGEST_OF_ALL)
+    """Of a card in the catalogue by one of its names; of any other the most that its compute capability has."""
+    entry = find_gpu(name)
+    listed = _CARDS.get(entry.name) if entry and entry.compute_capability == f"{capability[0]}.{capability[1]}" else None
+    count = listed or _LARGEST.get(capability, _LARGEST_OF_ALL)
     return Processors(count, _THREADS.get(capability, _THREADS_ELSEWHERE))
