@@ -26,22 +26,23 @@ def attend_by_math(
 
     fp16 and bf16 are computed in fp32, unless ``torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp`` allows less.
     """
-    dtype = query.dtype
-    query, key, value = (_precise(tensor) for tensor in (query, key, value))
+    # Names are not used again: what a name of the source holds lives until the operator returns.
+    precise_query, precise_key, precise_value = (_precise(tensor) for tensor in (query, key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     root = abs(scale) ** 0.5
-    query = aten.mul.Scalar(query, -root if scale < 0 else root)
-    if is_causal:
-        mask = _causal(query, key)
-    key, value = _repeated(query, key, value) if enable_gqa else (key, value)
-    attention = torch.matmul(query, aten.mul.Scalar(key.transpose(-2, -1), root))
-    if mask is not None:
-        attention.add_(mask)
+    scaled_query = aten.mul.Scalar(precise_query, -root if scale < 0 else root)
+    added = _causal(scaled_query, precise_key) if is_causal else mask
+    keys, values = (precise_key, precise_value)
+    if enable_gqa:
+        keys, values = _repeated(scaled_query, precise_key, precise_value)
+    attention = torch.matmul(scaled_query, aten.mul.Scalar(keys.transpose(-2, -1), root))
+    if added is not None:
+        attention.add_(added)
     attention = aten._safe_softmax.default(attention, -1)
     if dropout_p > 0:
         attention = torch.dropout(attention, dropout_p, train=True)
-    weights = attention.to(dtype)  # the composite returns them too, and they live until it has returned
-    out = torch.matmul(attention, value).to(dtype)
+    weights = attention.to(query.dtype)  # the composite returns them too: they live until it has returned
+    out = torch.matmul(attention, values).to(query.dtype)
     del weights
     return out
 
