@@ -143,9 +143,9 @@ class Tracker(TorchDispatchMode):
 
     def _take(self, stages: tuple[Stage, ...], func: Any) -> list[int]:
         """A kernel's own allocations, stage by stage; those that stay are returned."""
-        held = []
+        held: list[int] = []
         for stage in stages:
-            passing = []
+            passing: list[int] = []
             for piece in stage:
                 if piece.bytes:
                     name = f"{func}: {piece.name}"

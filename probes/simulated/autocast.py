@@ -1,8 +1,9 @@
 """Autocast on the simulated GPU: CUDA's cast policy, with its cache of weight copies.
 
 PrivateUse1 comes without autocast rules. The lists are those of ``aten/src/ATen/autocast_mode.h``, which CUDA and
-the other backends share (``AT_FORALL_...``; torch ships the header, and a test compares). A cast of an fp32 leaf that requires grad is cached, and the copies live until the
-outermost autocast region ends (``cached_cast`` in ``autocast_mode.cpp``): real memory at the forward peak.
+the other backends share (``AT_FORALL_...``; torch ships the header, and a test compares). A cast of an fp32 leaf that
+requires grad is cached, and the copies live until the outermost autocast region ends (``cached_cast`` in
+``autocast_mode.cpp``): real memory at the forward peak.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class SimulatedAutocast:
 
 
 def _banned(op: Any) -> Callable[..., Any]:
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(*_: Any, **__: Any) -> Any:
         raise RuntimeError(
             f"{op.overloadpacket.__name__} is unsafe to autocast: use the variant that takes logits, or leave autocast"
         )

@@ -43,6 +43,7 @@ class Processors:
 def processors_of(name: str, capability: tuple[int, int]) -> Processors:
     """Of a card in the catalogue by one of its names; of any other the most that its compute capability has."""
     entry = find_gpu(name)
-    listed = _CARDS.get(entry.name) if entry and entry.compute_capability == f"{capability[0]}.{capability[1]}" else None
+    same = entry is not None and entry.compute_capability == f"{capability[0]}.{capability[1]}"
+    listed = _CARDS.get(entry.name) if entry is not None and same else None
     count = listed or _LARGEST.get(capability, _LARGEST_OF_ALL)
     return Processors(count, _THREADS.get(capability, _THREADS_ELSEWHERE))

@@ -20,9 +20,7 @@ CUBLAS_WORKSPACE_32_MIB = 8 * 4096 * KIB
 CUBLASLT_WORKSPACE = 1024 * KIB
 
 
-def cublas_workspace_bytes(
-    capability: tuple[int, int], config: str | None = None, release: Release = INSTALLED
-) -> int:
+def cublas_workspace_bytes(capability: tuple[int, int], config: str | None = None, release: Release = INSTALLED) -> int:
     """Bytes of one cuBLAS workspace: one per handle and stream, kept for the life of the process.
 
     Forward and backward run in different threads, each with a handle of its own: two workspaces in a training

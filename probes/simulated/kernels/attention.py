@@ -60,9 +60,7 @@ def flash_forward_scratch(heads: Heads, dropout: float, processors: Processors) 
         return Scratch()
     accumulated = splits * heads.rows * F32
     return Scratch(
-        after=(
-            (Piece("softmax_lse_accum", accumulated), Piece("out_accum", accumulated * _rounded_head(heads.size))),
-        )
+        after=((Piece("softmax_lse_accum", accumulated), Piece("out_accum", accumulated * _rounded_head(heads.size))),)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memdoctor.probes.scratch import Piece, Scratch
+from memdoctor.probes.scratch import Piece, Scratch, Stage
 from memdoctor.probes.simulated.kernels.sorting import ALL_BITS, KEY, sort_with_positions
 from memdoctor.probes.simulated.processors import Processors
 
@@ -48,7 +48,7 @@ def embedding_backward_scratch(
     )
     if _adds_atomically(segments, partials, width, processors):
         copy = weights * width * OPMATH if itemsize < OPMATH else 0
-        sums = (Piece("partial_to_segment_idx", partials * KEY), Piece("grad_weight_acc", copy))
+        sums: Stage = (Piece("partial_to_segment_idx", partials * KEY), Piece("grad_weight_acc", copy))
     else:
         sums = (Piece("grad_weight_per_segment", partials * width * max(OPMATH, itemsize)),)
     before = sort_with_positions(indices, ALL_BITS, capability, range_stays=False)

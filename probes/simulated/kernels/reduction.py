@@ -45,8 +45,8 @@ def reduction_scratch(
     """``gpu_reduce_kernel``: the staging buffer and the semaphores of a reduction over ``dims``, after its output.
 
     They are there when one thread would have at least 256 values to add up and the outputs are too few for the card.
-    A sum over rows, such as the gradient of a bias, is generous: it takes a place for each thread of a row of the block,
-    in each of the thread blocks that share an output.
+    A sum over rows, such as the gradient of a bias, is generous: it takes a place for each thread of a row of the
+    block, in each of the thread blocks that share an output.
 
     Args:
         shape: of the input.

@@ -74,8 +74,8 @@ def _flash_forward(
     key: torch.Tensor,
     value: torch.Tensor,
     dropout_p: float = 0.0,
-    *args: Any,
-    **kwargs: Any,
+    *_: Any,
+    **__: Any,
 ) -> Scratch:
     return flash_forward_scratch(_heads(query, key, value), dropout_p, processors)
 
@@ -86,16 +86,14 @@ def _flash_backward(
     key: torch.Tensor,
     value: torch.Tensor,
     out: torch.Tensor,
-    *args: Any,
-    **kwargs: Any,
+    *_: Any,
+    **__: Any,
 ) -> Scratch:
     copied = _copy(grad_out.transpose(1, 2)) + _copy(out.transpose(1, 2))
     return flash_backward_scratch(_heads(query, key, value), copied)
 
 
-def _efficient_forward(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any
-) -> Scratch:
+def _efficient_forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> Scratch:
     return efficient_forward_scratch(_heads(query, key, value))
 
 
@@ -105,14 +103,14 @@ def _efficient_backward(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    *args: Any,
-    **kwargs: Any,
+    *_: Any,
+    **__: Any,
 ) -> Scratch:
     return efficient_backward_scratch(_heads(query, key, value), _copy(grad_out.transpose(1, 2)), capability)
 
 
 def _cudnn_backward(
-    grad_out: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any
+    _grad_out: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> Scratch:
     return cudnn_backward_scratch(_heads(query, key, value))
 
@@ -128,8 +126,8 @@ def _embedding_backward(
     grad: torch.Tensor,
     indices: torch.Tensor,
     num_weights: int,
-    *args: Any,
-    **kwargs: Any,
+    *_: Any,
+    **__: Any,
 ) -> Scratch:
     scratch = embedding_backward_scratch(
         indices.numel(), num_weights, grad.shape[-1], grad.element_size(), capability, processors
@@ -141,23 +139,23 @@ def _embedding_backward(
 def _layer_norm_backward(
     processors: Processors,
     grad_out: torch.Tensor,
-    input: torch.Tensor,  # noqa: A002  # the operator's name for it: autograd may pass it by keyword
+    tensor: torch.Tensor,
     normalized_shape: Sequence[int],
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
+    _mean: torch.Tensor,
+    _rstd: torch.Tensor,
     weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    _bias: torch.Tensor | None,
     output_mask: Sequence[bool],
 ) -> Scratch:
-    copied = Piece("contiguous grad and input", _copy(grad_out) + _copy(input))
+    copied = Piece("contiguous grad and input", _copy(grad_out) + _copy(tensor))
     if weight is None or not output_mask[1]:
         return Scratch(before=((copied,),))
     width = prod(normalized_shape)
-    scratch = layer_norm_backward_scratch(input.numel() // width, width, weight.element_size(), processors)
+    scratch = layer_norm_backward_scratch(tensor.numel() // width, width, weight.element_size(), processors)
     return Scratch(((copied,), *scratch.before), scratch.after)
 
 
-def _foreach_norm(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Scratch:
+def _foreach_norm(tensors: Sequence[torch.Tensor], *_: Any, **__: Any) -> Scratch:
     return foreach_norm_scratch([tensor.numel() for tensor in tensors])
 
 
@@ -166,9 +164,9 @@ def _index_put(
     tensor: torch.Tensor,
     indices: Sequence[torch.Tensor | None],
     values: torch.Tensor,
-    accumulate: bool = False,  # noqa: FBT001  # the operator's signature
-    *args: Any,
-    **kwargs: Any,
+    accumulate: bool = False,
+    *_: Any,
+    **__: Any,
 ) -> Scratch:
     given = [index for index in indices if index is not None]
     if not accumulate or any(index.dtype is torch.bool for index in given):

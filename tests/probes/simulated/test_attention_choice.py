@@ -31,9 +31,7 @@ def chosen(
 ) -> Kernel:
     """As torch 2.13 chooses, unless another ``release`` is given."""
     settings.setdefault("release", RELEASES[2, 13])
-    return choose_kernel(
-        DTYPES[dtype], (head, head), padded, capability_of(capability), dropout=dropout, **settings
-    )
+    return choose_kernel(DTYPES[dtype], (head, head), padded, capability_of(capability), dropout=dropout, **settings)
 
 
 # BERT: heads of 64, dropout of 0.1 in attention. On the left without, on the right with padding in the batch.
