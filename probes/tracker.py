@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.scratch import Scratch, Stage
 from memdoctor.records import Event, Phase, PhaseName
 
 
@@ -54,7 +55,8 @@ class Tracker(TorchDispatchMode):
     """Records births, deaths and phases of every storage on devices of type ``device_type``.
 
     ``after_op(tracker, operator)`` is called after every operator; ``host_outputs`` names outputs, by operator and
-    position, that are on the host although their device says otherwise (shape functions are not exact about this).
+    position, that are on the host although their device says otherwise (shape functions are not exact about this);
+    ``scratch`` says, by operator and from its arguments, what its kernel takes for itself while it runs.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Tracker(TorchDispatchMode):
         clock: ModuleClock,
         after_op: Callable[[Tracker, Any], None] | None = None,
         host_outputs: Mapping[Any, Collection[int]] | None = None,
+        scratch: Mapping[Any, Callable[..., Scratch]] | None = None,
     ) -> None:
         super().__init__()
         self.blocks: list[BlockDraft] = []
@@ -73,6 +76,7 @@ class Tracker(TorchDispatchMode):
         self._clock = clock
         self._after_op = after_op
         self._host_outputs = host_outputs or {}
+        self._scratch = scratch or {}
         self._recording = True
         self._acting_for: Any = None
         self._alive: dict[int, int] = {}  # storage address in this process -> block
@@ -124,6 +128,40 @@ class Tracker(TorchDispatchMode):
     ) -> Any:
         """Run the operator, then look at what it returned."""
         kwargs = kwargs or {}
+        measure = self._scratch.get(func)
+        if measure is None or not self._is_here(args[0]):
+            out = self._run(func, args, kwargs)
+        else:
+            scratch = measure(*args, **kwargs)
+            held = self._take(scratch.before, func)
+            out = self._run(func, args, kwargs)
+            held += self._take(scratch.after, func)
+            for block in reversed(held):
+                self._died(block)
+        if self._after_op is not None:
+            self._after_op(self, func)
+        return out
+
+    def _is_here(self, argument: Any) -> bool:
+        first = argument[0] if isinstance(argument, (list, tuple)) else argument
+        return bool(first.device.type == self._device_type)
+
+    def _take(self, stages: tuple[Stage, ...], func: Any) -> list[int]:
+        """A kernel's own allocations, stage by stage; those that stay are returned."""
+        held: list[int] = []
+        for stage in stages:
+            passing: list[int] = []
+            for piece in stage:
+                if piece.bytes:
+                    name = f"{func}: {piece.name}"
+                    shape = (piece.bytes,)
+                    draft = BlockDraft(piece.bytes, self._clock.current, name, "uint8", shape, {Mark.WORKSPACE})
+                    (held if piece.stays else passing).append(self._born(draft))
+            for block in reversed(passing):
+                self._died(block)
+        return held
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         if isinstance(out, torch.Tensor):
             self._see(out, func)
@@ -132,8 +170,6 @@ class Tracker(TorchDispatchMode):
             for position, leaf in enumerate(tree_leaves(out)):
                 if isinstance(leaf, torch.Tensor) and position not in on_host:
                     self._see(leaf, func)
-        if self._after_op is not None:
-            self._after_op(self, func)
         return out
 
     def _see(self, tensor: torch.Tensor, func: Any) -> None:

@@ -38,7 +38,9 @@ from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import Replay, replay
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
+from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
 from memdoctor.probes.simulated.optimizers import standing_in
+from memdoctor.probes.simulated.processors import processors_of
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
@@ -145,7 +147,8 @@ def record(
     gpu.attention.begin(device.capability)
     clock = ModuleClock()
     cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
-    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS)
+    kernels = scratch_of_kernels(device.capability, processors_of(device.name, device.capability))
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
     with (
         _no_collection(), standing_in(workload.optimizer, gpu.device), fake, tracker, known.KnownValues(tracker),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from memdoctor.probes.simulated import autocast
 from memdoctor.probes.simulated.device import NAME
+from memdoctor.probes.simulated.releases import INSTALLED
 from memdoctor.records import Precision
 
 ROWS, WIDTH = 4, 8
@@ -318,3 +322,93 @@ def test_when_a_checkpointed_layer_runs_again_its_copies_are_made_again_and_only
     most = max(checkpointed.held(instant)["autocast_copies"] for instant in range(phase.begin, phase.end))
     assert most == PAIR * F16
     assert checkpointed.held(checkpointed.end("backward", step))["autocast_copies"] == 0
+
+
+# The lists themselves
+
+HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
+
+
+def of_header(macro: str) -> set[str]:
+    """The operators that a macro of ``autocast_mode.h`` lists, without those on named dimensions."""
+    text = HEADER.read_text().replace("\\\n", "\n")
+    body = text.split(f"#define {macro}(_)")[1].split("#define")[0].split("#else")[0]
+    entries = re.findall(r"^ *_\((\w+)(?:, *(\w+))?\)", body, re.MULTILINE)
+    names = (f"{name}.{overload}" if overload else name for name, overload in entries)
+    return {name for name in names if "imname" not in name}
+
+
+@pytest.mark.parametrize(
+    ("macro", "listed"),
+    [
+        ("AT_FORALL_LOWER_PRECISION_FP", autocast.LOWER_PRECISION),
+        ("AT_FORALL_FP32", autocast.FP32),
+        ("AT_FORALL_FP32_SET_OPT_DTYPE", autocast.FP32_BY_DTYPE_ARGUMENT),
+        ("AT_FORALL_PROMOTE", autocast.PROMOTE),
+    ],
+)
+def test_the_lists_are_those_of_the_installed_torch(macro: str, listed: tuple[str, ...]) -> None:
+    assert set(listed) == of_header(macro)
+    assert len(set(listed)) == len(listed)
+
+
+def test_norms_that_take_another_overload_are_those_of_the_installed_torch() -> None:
+    body = HEADER.read_text().split("#define AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(_)")[1].split("#define")[0]
+    names = {name for name in re.findall(r'"(norm\.\w+)"', body) if "names" not in name}
+    assert set(autocast.FP32_BY_ANOTHER_OVERLOAD) == names == {"norm.Scalar", "norm.ScalarOpt_dim"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param(lambda x, half, weight: torch.ops.aten.norm.Scalar(half), id="norm"),
+        pytest.param(lambda x, half, weight: torch.ops.aten.norm.Scalar(half, 3), id="third norm"),
+        pytest.param(lambda x, half, weight: torch.ops.aten.norm.ScalarOpt_dim(half, 2, [1]), id="norm of rows"),
+        pytest.param(lambda x, half, weight: torch.linalg.matrix_norm(half), id="norm of a matrix"),
+    ],
+)
+def test_norms_run_in_fp32(type_of: Callable[..., Any], question: Any) -> None:
+    assert type_of(question) is torch.float32
+
+
+@pytest.mark.skipif(not INSTALLED.casts_rms_norm, reason="not listed before torch 2.12")
+def test_rms_norm_runs_in_fp32(type_of: Callable[..., Any]) -> None:
+    assert type_of(lambda x, half, weight: functional.rms_norm(half, [WIDTH])) is torch.float32
+
+
+def test_sums_of_double_precision_are_not_cast(type_of: Callable[..., Any]) -> None:
+    assert type_of(lambda x, half, weight: x.double().sum()) is torch.float64
+    assert type_of(lambda x, half, weight: x.double().softmax(-1)) is torch.float64
+
+
+def test_binary_cross_entropy_is_refused_as_on_cuda(type_of: Callable[..., Any]) -> None:
+    with pytest.raises(RuntimeError, match="unsafe to autocast"):
+        type_of(lambda x, half, weight: functional.binary_cross_entropy(x, x))
+
+
+def test_a_model_of_16_bits_makes_no_copies(train: Callable[..., Any]) -> None:
+    class Halved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(WIDTH, WIDTH, dtype=torch.bfloat16)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": self.layer(x).sum()}
+
+    batch = {"x": torch.zeros(ROWS, WIDTH, dtype=torch.bfloat16)}
+    recording = train(Halved, batch, precision=Precision.BF16)
+    assert [block.category.value for block in recording.timeline.blocks].count("autocast_copies") == 0
+    assert recording.held(recording.last())["parameters"] == (WIDTH * WIDTH + WIDTH) * F16
+
+
+def test_without_gradients_nothing_is_cached_that_needs_none(train: Callable[..., Any]) -> None:
+    def evaluated(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+        with torch.no_grad():
+            seen = layer(x)
+        return layer(x) + seen
+
+    casts, recording = weight_casts(train, evaluated)
+    # A leaf that needs a gradient is cached under no_grad too, and the cached copy is of no use to autograd later:
+    # PyTorch keeps it all the same (cached_cast asks for the leaf, not for grad mode).
+    assert [block.category.value for block in casts] == ["autocast_copies"]
+    assert recording.held(recording.end("backward"))["autocast_copies"] == 0
