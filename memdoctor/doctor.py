@@ -159,7 +159,8 @@ def _scaling(pool: Pool, case: Case, target: Examination, toggled: Sequence[Exam
 def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:
     """What the allocator reserves for these events on this card; where they do not fit, without a limit."""
     settings = parse_alloc_conf(device.alloc_conf)
-    limited = replay(events, settings, device.allocator_limit_bytes, empty_cache_at=clears)
+    limit, total = device.allocator_limit_bytes, device.total_bytes
+    limited = replay(events, settings, limit, empty_cache_at=clears, device_bytes=total)
     if limited.ran_out is None:
         return Need(limited.peak_reserved, fits=True)
     return Need(replay(events, settings, empty_cache_at=clears).peak_reserved, fits=False)

@@ -35,7 +35,7 @@ def adapt(model: torch.nn.Module, workload: Workload) -> torch.nn.Module:
     return model
 
 
-def base_of(model: torch.nn.Module) -> Any:
+def base_of(model: Any) -> Any:
     """The model inside the wrapper that peft puts around it; its signature and config are those of interest."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 

@@ -69,7 +69,7 @@ def _predict(job: Job, inputs: Mapping[str, torch.Tensor]) -> tuple[Any, Any, An
     return loss, logits, labels
 
 
-def _logits_of(model: torch.nn.Module, outputs: Any) -> tuple[Any, ...]:
+def _logits_of(model: torch.nn.Module, outputs: Any) -> Any:
     if not isinstance(outputs, Mapping):
         return _detached(tuple(outputs[1:]) if isinstance(outputs, (tuple, list)) else (outputs,))
     ignored = {"loss", *getattr(getattr(model, "config", None), "keys_to_ignore_at_inference", ["cache"])}

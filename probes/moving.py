@@ -16,9 +16,9 @@ def move(model: torch.nn.Module, device: torch.device) -> None:
 
 def replace_tensors(model: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Put what ``convert`` makes of it in the place of every parameter and buffer. Tied weights stay tied."""
-    converted: dict[int, torch.Tensor] = {}
+    converted: dict[int, Any] = {}
 
-    def once(tensor: torch.Tensor) -> torch.Tensor:
+    def once(tensor: torch.Tensor) -> Any:
         if id(tensor) not in converted:
             new = convert(tensor.detach())
             is_parameter = isinstance(tensor, torch.nn.Parameter)
@@ -29,7 +29,9 @@ def replace_tensors(model: torch.nn.Module, convert: Callable[[torch.Tensor], to
         for child in module.children():
             visit(child)
         for owned in (module._parameters, module._buffers):
-            owned.update({name: once(tensor) for name, tensor in owned.items() if tensor is not None})
+            for name, tensor in list(owned.items()):
+                if tensor is not None:
+                    owned[name] = once(tensor)
 
     visit(model)
 
@@ -38,13 +40,14 @@ def replace_tensors(model: torch.nn.Module, convert: Callable[[torch.Tensor], to
 def movable() -> Iterator[None]:
     """``Module.to`` works on modules of fake tensors while the context lasts, for libraries that call it (peft)."""
     native = torch.nn.Module._apply
-
-    def apply(module: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor], **_: Any) -> Any:
-        replace_tensors(module, convert)
-        return module
-
-    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
     try:
         yield
     finally:
         torch.nn.Module._apply = native  # type: ignore[method-assign]
+
+
+def _apply(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+    assert recurse  # to(), half() and the like; only a module's own parameters are moved otherwise
+    replace_tensors(module, fn)
+    return module

@@ -10,7 +10,7 @@ from torch import nn
 from memdoctor.errors import InputError
 from memdoctor.probes.optimizers import builtin
 from memdoctor.probes.optimizers.arguments import parse_optim_args
-from memdoctor.probes.optimizers.groups import parameter_groups
+from memdoctor.probes.optimizers.groups import one_group, parameter_groups
 from memdoctor.probes.optimizers.later import bring_forward
 from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, TORCH, require, updates_in_backward
 from memdoctor.probes.optimizers.trainer import create_optimizer
@@ -24,11 +24,13 @@ def build_optimizer(
     target_modules: Sequence[str] = (),
     gradient_accumulation_steps: int = 1,
     loss_scaling: bool = False,
+    grouped: bool = True,
 ) -> torch.optim.Optimizer:
     """The optimizer called ``name``, as the Trainer builds it for ``model``, which is on its device.
 
     ``optim_args`` and ``target_modules`` are those of TrainingArguments; ``loss_scaling`` says that a GradScaler
-    is at work (fp16). The optimizer is ready for its first step, and does in its second what it does now and then.
+    is at work (fp16); without ``grouped`` an optimizer of torch has all parameters in one group. The optimizer is
+    ready for its first step, and does in its second what it does now and then.
 
     Raises:
         InputError: no such optimizer, one that cannot be simulated, an absent library, or arguments that the
@@ -46,7 +48,7 @@ def build_optimizer(
     try:
         if OPTIMIZERS[name] is TORCH:
             kind, settings = builtin.class_and_settings(name, arguments)
-            return kind(parameter_groups(model), **settings)
+            return kind(parameter_groups(model) if grouped else one_group(model), **settings)
         optim_args = ",".join(f"{key}={value}" for key, value in arguments.items())
         optimizer = create_optimizer(name, model, optim_args, target_modules, gradient_accumulation_steps)
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:

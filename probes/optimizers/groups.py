@@ -1,4 +1,4 @@
-"""The Trainer's two parameter groups: with and without weight decay."""
+"""The Trainer's two parameter groups, with and without weight decay; a loop written by hand mostly has one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
         if parameter.requires_grad:
             (plain if _is_plain(path, model) else decayed).append(parameter)
     return [{"params": decayed, "weight_decay": 0.0}, {"params": plain, "weight_decay": 0.0}]
+
+
+def one_group(model: nn.Module) -> list[dict[str, Any]]:
+    """``Optimizer(model.parameters())``, of those that are trained."""
+    return [{"params": [parameter for parameter in model.parameters() if parameter.requires_grad]}]
 
 
 def _is_plain(path: str, model: nn.Module) -> bool:

@@ -49,6 +49,7 @@ from memdoctor.records import (
     Completed,
     Device,
     Examination,
+    Loop,
     Outcome,
     PhaseName,
     Precision,
@@ -231,6 +232,7 @@ def _job(
     optimizer = build_optimizer(
         workload.optimizer, model, optim_args=workload.optim_args, target_modules=workload.optim_target_modules,
         gradient_accumulation_steps=workload.gradient_accumulation_steps, loss_scaling=scaler.is_enabled(),
+        grouped=workload.loop is Loop.TRAINER,
     )  # fmt: skip
     return Job(workload, model, optimizer, next_batch, autocast, scaler)
 
@@ -311,7 +313,9 @@ def _no_collection() -> Iterator[None]:
 def _with_allocator(tracker: Tracker, device: Device) -> tuple[Timeline, Outcome]:
     """Replay on this card; where that runs out, once more without a limit, to show what it would have taken."""
     settings, clears = parse_alloc_conf(device.alloc_conf), tracker.cache_clears
-    limited = replay(tracker.events, settings, device.allocator_limit_bytes, empty_cache_at=clears)
+    limited = replay(
+        tracker.events, settings, device.allocator_limit_bytes, empty_cache_at=clears, device_bytes=device.total_bytes
+    )
     if limited.ran_out is None:
         return _timeline(tracker, limited), Completed()
     full = limited.ran_out
