@@ -2,7 +2,7 @@
 
 All predictions stay on the GPU unless ``eval_accumulation_steps`` moves them to the host, and every batch makes new
 tensors of all so far (``nested_concat``) while the old ones are still there: the reason why evaluation runs out of
-memory where training did not.
+memory where training did not. Without ``prediction_loss_only`` predictions are kept, as with ``compute_metrics``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def evaluate(job: Job, watch: Watch) -> None:
                 gathered.move_to_host()
             del losses, logits, labels, inputs
             watch.empty_cache()
+    for gathered in (all_losses, all_logits, all_labels):
+        gathered.move_to_host()
     job.model.train()
 
 
@@ -63,7 +65,8 @@ def _predict(job: Job, inputs: Mapping[str, torch.Tensor]) -> tuple[Any, Any, An
     names = _LABEL_NAMES.get(job.workload.task, ("labels",))
     labels = _single(tuple(inputs[name].detach() for name in names if name in inputs))
     with torch.no_grad():
-        loss, outputs = compute_loss(job, inputs, count_items(job.model, [inputs]))
+        items = count_items(job.model, [inputs])
+        loss, outputs = compute_loss(job, inputs, items)
         loss = loss.detach().mean()
         logits = None if job.workload.prediction_loss_only else _single(_logits_of(job.model, outputs))
     return loss, logits, labels

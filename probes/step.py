@@ -78,8 +78,10 @@ class _TrainerLoop:
     def micro_step(self, step: int, batch: Batch) -> None:
         loss = compute_loss(self.job, batch, self.items)[0]  # the outputs die here
         _between(self.job, self.watch, step)
-        if self.items is None:  # else the loss was divided by the labels of the whole step
+        if self.items is None:
             loss = loss / self.job.workload.gradient_accumulation_steps
+        else:  # it was divided by the labels of the whole step; average_tokens_across_devices multiplies by their number
+            loss *= 1
         _backward(self.job, self.watch, loss / 1)  # accelerate divides by the steps it was told of
         self.loss = loss.detach()
         torch.isnan(self.loss)  # logging_nan_inf_filter
