@@ -41,6 +41,21 @@ LISTS = {
     "plan": ("change", "why", "peak", "fits", "saves_bytes", "time_cost", "numerics", "patch"),
     "budgets": ("name", "metric", "limit_bytes", "value_bytes", "status"),
 }
+MINE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+    def forward(self, input_ids, labels):
+        return nn.functional.cross_entropy(self.head(self.words(input_ids).mean(1)), labels)
+
+def make():
+    return Net(), {"input_ids": torch.zeros(1, 3, dtype=torch.long), "labels": torch.zeros(1, dtype=torch.long)}
+"""
 BERT_BASE_PARAMETERS = 109_483_778  # transformers, with a head for two labels
 
 
@@ -210,14 +225,32 @@ def test_options_may_be_written_as_in_training_arguments(run: Any) -> None:
         "probe", "--model", "google/bert_uncased_L-2_H-128_A-2", "--per_device_train_batch_size", 3,
         "--max_seq_length", 24, "--gradient_checkpointing", "--attn_implementation", "eager", "--max_grad_norm", 0,
         "--task", "token_classification", "--num_labels", 5, "--optim", "sgd", "--bf16", "--json", "-q",
+        "--optim_args", "momentum=0.9", "--per_device_eval_batch_size", 2, "--eval_samples", 4,
+        "--eval_accumulation_steps", 1, "--torch_empty_cache_steps", 2, "--group_by_length",
+        "--cuda_alloc_conf", "expandable_segments:True",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    workload = json.loads(done.stdout)["workload"]
+    document = json.loads(done.stdout)
+    workload = document["workload"]
+    assert document["device"]["alloc_conf"] == "expandable_segments:True"
+    assert document["phases"][-1]["name"] == "evaluation"  # an option of evaluation asks for it
+    assert (workload["evaluate"], workload["eval_batch_size"], workload["eval_samples"]) == (True, 2, 4)
+    assert (workload["eval_accumulation_steps"], workload["torch_empty_cache_steps"]) == (1, 2)
+    assert workload["optim_args"] == "momentum=0.9"
     assert (workload["batch_size"], workload["seq_length"], workload["num_labels"]) == (3, 24, 5)
     assert (workload["precision"], workload["attention"], workload["optimizer"]) == ("bf16", "eager", "sgd")
     assert (workload["gradient_checkpointing"], workload["max_grad_norm"]) == (True, 0)
     assert workload["task"] == "token-classification"
+
+
+def test_a_model_of_ones_own_is_diagnosed_without_what_it_does_not_allow(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    done = run("diagnose", "--model", "mine:make", "-b", 2, "-s", 8, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mine:make" in done.stdout
+    assert "note    not probed: mine:make has no switch for activation checkpointing" in done.stdout
+    assert "seq length 128" in done.stdout
 
 
 def test_repeated_and_toggled_probes_are_told(run: Any) -> None:

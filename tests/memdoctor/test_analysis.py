@@ -21,7 +21,7 @@ from memdoctor.analysis import (
     verdict_of,
 )
 from memdoctor.records import Breakdown, Category, Examination, ModuleUse, RanOut, TensorGroup, Verdict
-from memdoctor.units import format_bytes
+from memdoctor.units import MIB, format_bytes
 
 PRODUCT = re.compile(r"((?:[\d,]+(?: parameters)?(?: x |x))+[\d,]+) B = (-?[\d.]+ \w*B)")
 
@@ -337,3 +337,19 @@ def test_where_it_ran_out_is_the_block_that_could_not_be_born(two_steps: Examina
     assert place is not None
     assert (place.step, place.phase, place.module) == (2, "backward", "net.layer.0")
     assert (place.requested_bytes, place.free_bytes) == (400, 184)
+    assert place.message == ""  # an older file does not have the figures
+
+
+def test_running_out_is_told_in_pytorchs_own_words(two_steps: Examination) -> None:
+    full = RanOut(
+        requested_bytes=20 * MIB, free_bytes=100 * MIB, event=21, segment_bytes=120 * MIB, allocated_bytes=900 * MIB,
+        reserved_bytes=1000 * MIB,
+    )  # fmt: skip
+    card = replace(two_steps.device, total_bytes=2048 * MIB, context_bytes=300 * MIB)
+    place = ran_out_at(replace(two_steps, outcome=full, device=card))
+    assert place is not None
+    assert place.message == (
+        "CUDA out of memory. Tried to allocate 120.00 MiB. GPU 0 has a total capacity of 2.00 GiB of which 100.00 MiB "
+        "is free. Including non-PyTorch memory, this process has 1.27 GiB memory in use. Of the allocated memory "
+        "900.00 MiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+    )

@@ -88,6 +88,26 @@ def test_what_was_said_is_not_called_assumed() -> None:
     assert (case.workload.batch_size, case.workload.seq_length, case.workload.optimizer) == (4, 64, "sgd")
 
 
+def test_evaluation_assumes_its_own() -> None:
+    case = open_case("bert-base-uncased", evaluate=True, eval_samples=50)
+    assert "eval_batch_size 8" in case.assumed
+    assert not any("eval_samples" in word for word in case.assumed)
+    assert not any("eval" in word for word in open_case("bert-base-uncased").assumed)
+
+
+def test_the_allocators_settings_are_those_of_the_option_else_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert open_case("bert-base-uncased").device.alloc_conf == ""
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
+    case = open_case("bert-base-uncased")
+    assert case.device.alloc_conf == "max_split_size_mb:128"
+    assert "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128" in case.assumed
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    assert open_case("bert-base-uncased").device.alloc_conf == "expandable_segments:True"
+    assert open_case("bert-base-uncased", alloc_conf="").device.alloc_conf == ""
+
+
 def test_a_setting_of_none_was_not_said() -> None:
     assert open_case("bert-base-uncased", batch_size=None).workload.batch_size == 8
 

@@ -13,7 +13,6 @@ from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -131,7 +130,7 @@ class AtTheEnd(transformers.TrainerCallback):
         self.tracker, self.lives = tracker, Lives()
         setattr(self, event, self._stop)
 
-    def _stop(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def _stop(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         if state.global_step == STEPS:
             self.lives = lives(self.tracker)
             raise Stop
@@ -211,9 +210,16 @@ EVALUATIONS: dict[str, dict[str, Any]] = {
 }
 
 
+class Host:
+    """An array on the host; of its values nothing is asked."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
 def copied(tensors: Any) -> Any:
     """What is on the host is another tensor than what was on the GPU; on the CPU numpy would share it."""
-    return type(tensors)(map(copied, tensors)) if isinstance(tensors, tuple) else np.array(tensors.tolist())
+    return type(tensors)(map(copied, tensors)) if isinstance(tensors, tuple) else Host(tensors.shape)
 
 
 @pytest.mark.parametrize("settings", EVALUATIONS.values(), ids=EVALUATIONS)
