@@ -39,8 +39,8 @@ def test_the_gradient_of_a_bias(rows: int, width: int, processors: Processors, s
 @pytest.mark.parametrize(("accumulator", "recorded"), [(4, 41_156_608), (16, 164_626_432)])
 def test_sum_and_max_take_what_was_recorded_on_a_gpu(accumulator: int, recorded: int) -> None:
     # A public recording of a training step (compute capability 9.0): the sum, and the largest with its place, of 10,000
-    # logits for each of 512 tokens, which lie in memory with the tokens innermost. 157 blocks share a token: each thread
-    # is to keep 16 of its 2,500 values. Four semaphores.
+    # logits for each of 512 tokens, which lie in memory with the tokens innermost. 157 blocks share a token, for each
+    # thread is to keep 16 of its 2,500 values. Four semaphores.
     scratch = reduction_scratch((4, 128, 10_000), (128, 1, 512), (2,), accumulator, H100)
     assert staging(scratch) == (recorded, 16)
 
