@@ -273,7 +273,7 @@ def taken(run: Any, operator: str) -> dict[str, set[int]]:
 
 
 def test_the_gradient_of_a_bias_is_staged(base_layer: Callable[..., Any]) -> None:
-    # The largest card of compute capability 7.5 runs 72 x 1024 / 128 = 576 blocks. 768 columns are 6 blocks, of which 64
+    # The largest card of compute capability 7.5 runs 72 x 1024 / 128 = 576 blocks. 768 columns are 6 blocks, and 64
     # share a column (each thread keeps 16 of its 4096 / 4 rows); 3072 columns are 24, and 576 / 24 = 24 share one.
     buffers = {F32 * 768 * 64 * 128, F32 * 3072 * 24 * 128}
     assert buffers == {25_165_824, 37_748_736}
