@@ -28,6 +28,7 @@ from memdoctor.probes.simulated.processors import Processors
 aten = torch.ops.aten
 Measure = Callable[..., Scratch]
 _HALF = (torch.float16, torch.bfloat16)
+_WITH_PLACE = (aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmin.default)
 _SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int}
 
 
@@ -37,7 +38,7 @@ def scratch_of_kernels(capability: tuple[int, int], processors: Processors) -> M
         op: partial(_reduction, op, processors)
         for op in (
             aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.linalg_vector_norm.default,
-            aten.prod.default, aten.prod.dim_int, aten.amax.default, aten.amin.default,
+            aten.prod.default, aten.prod.dim_int, aten.amax.default, aten.amin.default, *_WITH_PLACE,
         )
     }  # fmt: skip
     index_put = partial(_index_put, capability)
@@ -187,6 +188,8 @@ def _reduction(op: Any, processors: Processors, tensor: torch.Tensor, *args: Any
     summed_in = tensor.dtype if tensor.dtype in _HALF and dtype is torch.float32 else dtype
     cast = tensor.numel() * summed_in.itemsize if summed_in is not tensor.dtype else 0
     accumulator = max(4, summed_in.itemsize) if summed_in.is_floating_point else summed_in.itemsize
+    if op in _WITH_PLACE:
+        accumulator = 16  # a number and its place: std::pair<scalar_t, int64_t>
     scratch = reduction_scratch(tensor.shape, tensor.stride(), dims, accumulator, processors)
     return Scratch(((Piece("input in the type of the sum", cast),),), scratch.after)
 

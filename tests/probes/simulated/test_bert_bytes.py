@@ -253,3 +253,51 @@ def test_with_fp16_the_loss_over_the_vocabulary_keeps_both_widths(masked_lm: Cal
     peak = logits_alive(run, run.peak("forward", step=2))
     assert peak == {"float16": 2 * LOGITS * F16, "float32": 2 * LOGITS * F32}
     assert logits_alive(run, run.end("forward", step=2)) == {"float16": LOGITS * F16, "float32": LOGITS * F32}
+
+
+# What kernels take for themselves, in a layer of BERT-base's size at batch 8 and length 512
+
+
+@pytest.fixture(scope="module")
+def base_layer(probed: Callable[..., Any], small_bert: Callable[..., Any]) -> Callable[..., Any]:
+    sizes = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": VOCABULARY}
+    config = small_bert(num_hidden_layers=1, **sizes)
+    return lambda **settings: probed(config, batch_size=8, seq_length=512, steps=1, **settings)
+
+
+def taken(run: Any, operator: str) -> dict[str, set[int]]:
+    """The bytes of what the operator's kernels took, by name."""
+    found: dict[str, set[int]] = {}
+    for block in run.timeline.blocks:
+        if block.op.startswith(f"aten.{operator}: "):
+            found.setdefault(block.op.split(": ")[1], set()).add(block.bytes)
+    return found
+
+
+def test_the_gradient_of_a_bias_is_staged(base_layer: Callable[..., Any]) -> None:
+    # The largest card of compute capability 7.5 runs 72 x 1024 / 128 = 576 blocks. 768 columns are 6 blocks, and 64
+    # share a column (each thread keeps 16 of its 4096 / 4 rows); 3072 columns are 24, and 576 / 24 = 24 share one.
+    buffers = {F32 * 768 * 64 * 128, F32 * 3072 * 24 * 128}
+    assert buffers == {25_165_824, 37_748_736}
+    assert taken(base_layer(), "sum.dim_IntList")["staging buffer"] == buffers
+
+
+def test_4096_words_are_sorted_before_their_gradients_are_added(base_layer: Callable[..., Any]) -> None:
+    pieces = taken(base_layer(), "embedding_dense_backward.default")
+    assert pieces["sorted_indices"] == {4096 * I64}  # of words and of token types; 512 positions are not sorted
+    # Words: 4096 // 10 + 4096 sums of 768; token types are added atomically, 4096 // 10 + 2 places.
+    assert pieces["grad_weight_per_segment"] == {4505 * 768 * F32}
+    assert pieces["partial_to_segment_idx"] == {411 * I64}
+
+
+def test_fused_attention_accumulates_in_tiles_of_64_by_64(base_layer: Callable[..., Any]) -> None:
+    pieces = taken(base_layer(), "_scaled_dot_product_efficient_attention_backward.default")
+    assert pieces["workspace"] == {8 * 12 * 8 * (16 + 64 * 64 * F32)} == {12_595_200}
+    assert pieces["grad_out * out"] == {4096 * 768 * F32}
+    assert "grad_out" not in pieces  # the gradient is contiguous already
+
+
+def test_flash_attention_accumulates_the_querys_gradient_in_fp32(base_layer: Callable[..., Any]) -> None:
+    run = base_layer(precision=Precision.BF16, capability="8.0")
+    pieces = taken(run, "_scaled_dot_product_flash_attention_backward.default")
+    assert pieces == {"softmax_d": {8 * 12 * 512 * F32}, "dq_accum": {4096 * 768 * F32}}

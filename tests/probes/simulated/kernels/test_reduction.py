@@ -8,7 +8,7 @@ from memdoctor.probes.scratch import Piece, Scratch
 from memdoctor.probes.simulated.kernels.reduction import reduction_scratch
 from memdoctor.probes.simulated.processors import Processors
 
-T4, A100 = Processors(40, 1024), Processors(108, 2048)
+T4, A100, H100 = Processors(40, 1024), Processors(108, 2048), Processors(132, 2048)
 F32 = 4
 
 
@@ -34,6 +34,15 @@ def test_the_gradient_of_a_bias(rows: int, width: int, processors: Processors, s
     scratch = reduction_scratch((rows, width), (width, 1), (0,), F32, processors)
     # A place for each column in each of the threads of a row of the block, and each of its four columns.
     assert staging(scratch) == (F32 * width * sharing * 32 * 4, 4 * blocks)
+
+
+@pytest.mark.parametrize(("accumulator", "recorded"), [(4, 41_156_608), (16, 164_626_432)])
+def test_sum_and_max_take_what_was_recorded_on_a_gpu(accumulator: int, recorded: int) -> None:
+    # A public recording of a training step (compute capability 9.0): the sum, and the largest with its place, of 10,000
+    # logits for each of 512 tokens, which lie in memory with the tokens innermost. 157 blocks share a token, for each
+    # thread is to keep 16 of its 2,500 values. Four semaphores.
+    scratch = reduction_scratch((4, 128, 10_000), (128, 1, 512), (2,), accumulator, H100)
+    assert staging(scratch) == (recorded, 16)
 
 
 def test_leading_dimensions_are_one() -> None:

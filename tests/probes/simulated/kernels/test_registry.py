@@ -100,6 +100,22 @@ def test_flash_attention(train: Callable[..., Any]) -> None:
     assert [(piece.name, piece.bytes) for piece in forward] == [("rng_state, replaced", 16)]
 
 
+def test_cudnn_attention(train: Callable[..., Any]) -> None:
+    def attend_without_dropout(toy: Any, x: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(*3 * [x * toy.weight.to(x.dtype)])
+
+    x = torch.zeros(B, H, S, D, dtype=torch.bfloat16)
+    run = run_toy(train, lambda: Toy(attend_without_dropout), x, capability="9.0")
+    forward = "aten._scaled_dot_product_cudnn_attention.default"
+    # The output, a log-sum-exp for each query, and the random state, two numbers on the GPU (unpack_cudnn_wrapper).
+    made = [block.bytes for block in run.born("forward") if block.op == forward]
+    assert made == [B * H * S * D * F16, B * H * S * F32, I64, I64]
+    backward = "_scaled_dot_product_cudnn_attention_backward.default"
+    assert told(run, backward) == [
+        Told("workspace of cuDNN, estimated", B * H * S * (D + 1) * F32, (f"aten.{backward}",) * 3, outlived=False)
+    ]
+
+
 def test_attention_by_math(train: Callable[..., Any]) -> None:
     x = torch.zeros(B, H, S, D, dtype=torch.bfloat16)
     run = run_toy(train, lambda: Toy(attend), x, capability="7.5")
@@ -152,13 +168,16 @@ def test_indexing(train: Callable[..., Any]) -> None:
         return (x * toy.weight)[torch.arange(3, device=x.device)].tanh()  # type: ignore[no-any-return]
 
     run = run_toy(train, lambda: Toy(index), torch.zeros(5, 7))
-    pieces = {piece.name: piece.bytes for op in ("_index_put_impl_", "index_put", "index_put_") for piece in told(
-        run, f"{op}.default"
-    )}  # fmt: skip
+    operators = ("_index_put_impl_.default", "index_put.default", "index_put_.default")  # releases differ
+    pieces = {piece.name: piece.bytes for operator in operators for piece in told(run, operator)}
     assert pieces == {
-        "linearIndex": 3 * I64, "sorted_indices": 3 * I64, "orig_indices": 3 * I64, "range": 3 * I64,
+        "index, wrapped": 3 * I64,
+        "linearIndex": 3 * I64,
+        "sorted_indices": 3 * I64,
+        "orig_indices": 3 * I64,
+        "range": 3 * I64,
         "temporary storage of the radix sort": 1,
-    }  # fmt: skip
+    }
 
 
 def test_layer_norms_backward_copies_a_gradient_that_is_not_contiguous(train: Callable[..., Any]) -> None:
@@ -175,6 +194,20 @@ def test_clipping_takes_a_place_for_each_chunk_of_each_gradient(train: Callable[
     norm = told(run, "_foreach_norm.Scalar")
     assert [(piece.name, piece.bytes, piece.outlived) for piece in norm] == [
         ("output_per_tensor", 2 * 3 * F32, False)  # weight and bias have gradients; 150,000 elements are 3 chunks
+    ]
+
+
+@pytest.mark.parametrize("operator", ["max.dim", "argmax.default"])
+def test_the_largest_is_found_with_its_place(train: Callable[..., Any], operator: str) -> None:
+    def find(toy: Any, x: torch.Tensor) -> torch.Tensor:
+        found = x.max(0)[0] if operator == "max.dim" else x.argmax(0)
+        return toy.weight * found  # type: ignore[no-any-return]
+
+    run = run_toy(train, lambda: Toy(find), torch.zeros(10_000, 512), capability="9.0")
+    outputs = (f"aten.{operator}",) * (2 if operator == "max.dim" else 1)
+    assert told(run, operator) == [
+        Told("staging buffer", 16 * 512 * 157 * 128, outputs, outlived=False),  # a number and an int64, padded
+        Told("semaphores", 16, outputs, outlived=False),
     ]
 
 

@@ -57,3 +57,11 @@ def test_indexings_backward_sorts_by_the_bits_of_the_rows() -> None:
 
 def test_indexings_backward_copies_values_that_are_broadcast() -> None:
     assert index_put_scratch(100, 8, 4096, (8, 0)).peak == index_put_scratch(100, 8, 0, (8, 0)).peak + 4096
+
+
+def test_indexings_backward_allocates_what_a_recorded_step_did() -> None:
+    # A public recording of torch 2.11 training a language model: the backward of looking up 512 of 10,000 rows.
+    scratch = index_put_scratch(512, 10_000, 0, (9, 0))
+    assert [[(piece.bytes, piece.stays) for piece in stage if piece.bytes] for stage in scratch.before] == [
+        [(4096, False), (4096, True)], [], [(4096, True), (4096, True)], [(4096, True), (1, False)],
+    ]  # fmt: skip
