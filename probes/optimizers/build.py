@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from memdoctor.errors import InputError
-from memdoctor.probes.optimizers import builtin
 from memdoctor.probes.optimizers.arguments import parse_optim_args
+from memdoctor.probes.optimizers.builtin import BUILTIN, build_builtin
 from memdoctor.probes.optimizers.groups import parameter_groups
 from memdoctor.probes.optimizers.later import bring_forward
-from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, TORCH, require, updates_in_backward
+from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, require, updates_in_backward
 from memdoctor.probes.optimizers.trainer import create_optimizer
 
 
@@ -42,11 +42,10 @@ def build_optimizer(
             why="it updates weights in backward, before the Trainer's gradient scaler has unscaled their gradients",
             hint="bf16 or fp32",
         )
+    if name in BUILTIN and not arguments:
+        return build_builtin(name, parameter_groups(model))
     _forget_earlier(name)
     try:
-        if OPTIMIZERS[name] is TORCH:
-            kind, settings = builtin.class_and_settings(name, arguments)
-            return kind(parameter_groups(model), **settings)
         optim_args = ",".join(f"{key}={value}" for key, value in arguments.items())
         optimizer = create_optimizer(name, model, optim_args, target_modules, gradient_accumulation_steps)
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
@@ -65,9 +64,9 @@ def _forget_earlier(name: str) -> None:
 
 
 def _as_accelerate_prepares(name: str, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    if name in ("lomo", "adalomo"):
-        optimizer.step = lambda closure=None: None  # type: ignore[method-assign]  # accelerate/optimizer.py: step is a no-op
-    for group in optimizer.param_groups:  # accelerate/optimizer.py puts the optimizer's state dictionary on the device
+    if name in ("lomo", "adalomo"):  # AcceleratedOptimizer.step does nothing for them
+        optimizer.step = lambda closure=None: None  # type: ignore[method-assign,assignment]  # no-op
+    for group in optimizer.param_groups:  # AcceleratedOptimizer puts the state dictionary on the device
         if isinstance(group.get("lr"), torch.Tensor):
             group["lr"] = group["lr"].to(group["params"][0].device)
     switch = getattr(optimizer, "train", None)

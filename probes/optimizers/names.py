@@ -60,7 +60,7 @@ _GALORE_8BIT = "galore_torch 1.0 hands bitsandbytes its arguments by position, a
 NOT_SIMULATED: dict[str, str] = {
     "galore_adamw_8bit": _GALORE_8BIT,
     "galore_adamw_8bit_layerwise": _GALORE_8BIT,
-    "galore_adafactor_layerwise": "the Trainer hands its Adafactor both a learning rate and relative steps, and it stops",
+    "galore_adafactor_layerwise": "the Trainer gives it a learning rate and relative steps, which it does not take",
     "adamw_anyprecision": "torchdistx, which has it, is no longer released",
     "adamw_apex_fused": "apex must be built for a GPU, and transformers 5 drops it",
     "adamw_torch_xla": "it runs on XLA devices, not on a CUDA GPU",

@@ -50,4 +50,8 @@ def _unpacked(moment: Any) -> tuple[torch.Tensor, ...]:
     """Scales and scaled values in fp32, and codes as int64, before they are packed."""
     count = 2 * moment.codes.numel()
     new = moment.codes.new_empty
-    return new(moment.scale.numel(), dtype=torch.float32), new(count, dtype=torch.float32), new(count, dtype=torch.int64)
+    return (
+        new(moment.scale.numel(), dtype=torch.float32),
+        new(count, dtype=torch.float32),
+        new(count, dtype=torch.int64),
+    )
