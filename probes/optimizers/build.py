@@ -12,7 +12,7 @@ from memdoctor.probes.optimizers.arguments import parse_optim_args
 from memdoctor.probes.optimizers.builtin import BUILTIN, build_builtin
 from memdoctor.probes.optimizers.groups import parameter_groups
 from memdoctor.probes.optimizers.later import bring_forward
-from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, require, updates_in_backward
+from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, TORCHAO, require, updates_in_backward
 from memdoctor.probes.optimizers.trainer import create_optimizer
 
 
@@ -48,6 +48,8 @@ def build_optimizer(
     try:
         optim_args = ",".join(f"{key}={value}" for key, value in arguments.items())
         optimizer = create_optimizer(name, model, optim_args, target_modules, gradient_accumulation_steps)
+        if OPTIMIZERS[name] is TORCHAO and "block_size" in arguments:
+            raise TypeError("it hands block_size on as a text, which torchao's first step does not take")
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
         raise InputError(f"the Trainer refuses these settings of optimizer {name!r}", why=str(error)) from error
     bring_forward(optimizer)

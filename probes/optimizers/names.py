@@ -102,7 +102,8 @@ def _refusal(name: str) -> InputError:
     for other in OPTIMIZERS:
         keys[other.replace("_", "")].append(other)
     alike = near("".join(filter(str.isalnum, name.lower())), keys, limit=4)
-    what = f"optimizer {name!r} cannot be simulated"
     why = NOT_SIMULATED.get(name, "the Trainer has no optimizer of this name")
-    nearest = f"{', '.join(alike)}; " if alike else ""
-    return InputError(what, why=why, hint=f"--optim {nearest}all that can: {', '.join(OPTIMIZERS)}")
+    nearest_first = dict.fromkeys((*alike, *OPTIMIZERS))
+    return InputError(
+        f"optimizer {name!r} cannot be simulated", why=why, hint=f"--optim with one of: {', '.join(nearest_first)}"
+    )

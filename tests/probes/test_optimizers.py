@@ -125,8 +125,8 @@ def test_an_unknown_optimizer_is_refused_with_near_names_and_those_that_are_know
     with pytest.raises(InputError, match="'adamw' cannot be simulated") as refused:
         build_optimizer("adamw", layer())
     assert refused.value.why == "the Trainer has no optimizer of this name"
-    assert refused.value.hint.startswith("--optim adamw_torch, ")
-    assert all(name in refused.value.hint for name in OPTIMIZERS)
+    assert refused.value.hint.startswith("--optim with one of: adamw_torch, adamw_torch_fused, adamw_8bit, ")
+    assert all(name in str(refused.value) for name in OPTIMIZERS)  # as it is printed: not cut
 
 
 @pytest.mark.parametrize("name", NOT_SIMULATED)
@@ -174,6 +174,13 @@ def test_target_modules_are_all_linear_or_parts_of_names(target: str) -> None:
     ).param_groups
     assert ([p.ndim for p in others["params"]], [p.ndim for p in targets["params"]]) == ([1], [2])
     assert (targets["rank"], "rank" in others) == (2, False)
+
+
+def test_a_block_size_is_refused_where_the_real_step_stops() -> None:
+    pytest.importorskip("torchao")
+    with pytest.raises(InputError, match="refuses these settings") as refused:
+        build_optimizer("adamw_torch_8bit", layer(), optim_args="block_size=128")
+    assert "block_size" in refused.value.why
 
 
 def test_a_later_model_is_not_taken_for_an_earlier_one() -> None:
