@@ -22,8 +22,3 @@ def parse_optim_args(text: str) -> dict[str, str]:
             )
         arguments[name] = value
     return arguments
-
-
-def is_true(value: str) -> bool:
-    """What the Trainer takes for true."""
-    return value.lower() in ("true", "1", "yes")

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from memdoctor.errors import InputError
-from memdoctor.probes.optimizers import builtin
 from memdoctor.probes.optimizers.arguments import parse_optim_args
+from memdoctor.probes.optimizers.builtin import BUILTIN, build_builtin
 from memdoctor.probes.optimizers.groups import one_group, parameter_groups
 from memdoctor.probes.optimizers.later import bring_forward
-from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, TORCH, require, updates_in_backward
+from memdoctor.probes.optimizers.names import BITSANDBYTES, OPTIMIZERS, TORCHAO, require, updates_in_backward
 from memdoctor.probes.optimizers.trainer import create_optimizer
 
 
@@ -29,7 +29,8 @@ def build_optimizer(
     """The optimizer called ``name``, as the Trainer builds it for ``model``, which is on its device.
 
     ``optim_args`` and ``target_modules`` are those of TrainingArguments; ``loss_scaling`` says that a GradScaler
-    is at work (fp16); without ``grouped`` an optimizer of torch has all parameters in one group. The optimizer is
+    is at work (fp16); without ``grouped`` an optimizer of torch without
+    ``optim_args`` has all parameters in one group. The optimizer is
     ready for its first step, and does in its second what it does now and then.
 
     Raises:
@@ -44,13 +45,14 @@ def build_optimizer(
             why="it updates weights in backward, before the Trainer's gradient scaler has unscaled their gradients",
             hint="bf16 or fp32",
         )
+    if name in BUILTIN and not arguments:
+        return build_builtin(name, parameter_groups(model) if grouped else one_group(model))
     _forget_earlier(name)
     try:
-        if OPTIMIZERS[name] is TORCH:
-            kind, settings = builtin.class_and_settings(name, arguments)
-            return kind(parameter_groups(model) if grouped else one_group(model), **settings)
         optim_args = ",".join(f"{key}={value}" for key, value in arguments.items())
         optimizer = create_optimizer(name, model, optim_args, target_modules, gradient_accumulation_steps)
+        if OPTIMIZERS[name] is TORCHAO and "block_size" in arguments:
+            raise TypeError("it hands block_size on as a text, which torchao's first step does not take")
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
         raise InputError(f"the Trainer refuses these settings of optimizer {name!r}", why=str(error)) from error
     bring_forward(optimizer)
@@ -67,9 +69,9 @@ def _forget_earlier(name: str) -> None:
 
 
 def _as_accelerate_prepares(name: str, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    if name in ("lomo", "adalomo"):
-        optimizer.step = lambda closure=None: None  # type: ignore[method-assign]  # accelerate/optimizer.py: step is a no-op
-    for group in optimizer.param_groups:  # accelerate/optimizer.py puts the optimizer's state dictionary on the device
+    if name in ("lomo", "adalomo"):  # AcceleratedOptimizer.step does nothing for them
+        optimizer.step = lambda closure=None: None  # type: ignore[method-assign,assignment]  # no-op
+    for group in optimizer.param_groups:  # AcceleratedOptimizer puts the state dictionary on the device
         if isinstance(group.get("lr"), torch.Tensor):
             group["lr"] = group["lr"].to(group["params"][0].device)
     switch = getattr(optimizer, "train", None)

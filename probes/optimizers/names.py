@@ -60,7 +60,7 @@ _GALORE_8BIT = "galore_torch 1.0 hands bitsandbytes its arguments by position, a
 NOT_SIMULATED: dict[str, str] = {
     "galore_adamw_8bit": _GALORE_8BIT,
     "galore_adamw_8bit_layerwise": _GALORE_8BIT,
-    "galore_adafactor_layerwise": "the Trainer hands its Adafactor both a learning rate and relative steps, and it stops",
+    "galore_adafactor_layerwise": "the Trainer gives it a learning rate and relative steps, which it does not take",
     "adamw_anyprecision": "torchdistx, which has it, is no longer released",
     "adamw_apex_fused": "apex must be built for a GPU, and transformers 5 drops it",
     "adamw_torch_xla": "it runs on XLA devices, not on a CUDA GPU",
@@ -102,7 +102,8 @@ def _refusal(name: str) -> InputError:
     for other in OPTIMIZERS:
         keys[other.replace("_", "")].append(other)
     alike = near("".join(filter(str.isalnum, name.lower())), keys, limit=4)
-    what = f"optimizer {name!r} cannot be simulated"
     why = NOT_SIMULATED.get(name, "the Trainer has no optimizer of this name")
-    nearest = f"{', '.join(alike)}; " if alike else ""
-    return InputError(what, why=why, hint=f"--optim {nearest}all that can: {', '.join(OPTIMIZERS)}")
+    nearest_first = dict.fromkeys((*alike, *OPTIMIZERS))
+    return InputError(
+        f"optimizer {name!r} cannot be simulated", why=why, hint=f"--optim with one of: {', '.join(nearest_first)}"
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-
 import torch
 
 from memdoctor.probes.optimizers.names import (

@@ -99,6 +99,7 @@ TORCH = {
     "rmsprop": ({}, ALL * F32, WEIGHTS * F32, WEIGHTS * F32),
     "rmsprop momentum": ({"optim_args": "momentum=0.9"}, 2 * ALL * F32, WEIGHTS * F32, WEIGHTS * F32),
 }
+NEED_OPTIM_ARGS = ("sgd momentum", "sgd nesterov", "rmsprop momentum")
 # Row and column sums of matrices, all of vectors, and one number for each. A parameter at a time: the update before
 # and after the sums, and what is left of the embedding's.
 ADAFACTOR = (100 + 64 + 128 + 64 + 3 + 128 + 128 + 3 + TENSORS) * F32
@@ -169,7 +170,9 @@ OTHERS = {
 @pytest.mark.parametrize("case", [*TORCH, *TRANSFORMERS, *OTHERS])
 def test_state_and_temporaries_of_the_first_and_of_later_steps(case: str, step: Callable[..., Any]) -> None:
     settings, kept, first, later = {**TORCH, **TRANSFORMERS, **OTHERS}[case]
-    run = step(case.split()[0], **settings)
+    if case in NEED_OPTIM_ARGS and find_spec("transformers.trainer_optimizer") is None:
+        pytest.skip("this release of transformers passes over optim_args of torch's optimizers")
+    run = step(case.split(maxsplit=1)[0], **settings)
     assert state(run) == kept
     assert (temporaries(run), temporaries(run, step=2)) == (first, later)
 
