@@ -80,7 +80,7 @@ class _TrainerLoop:
         _between(self.job, self.watch, step)
         if self.items is None:
             loss = loss / self.job.workload.gradient_accumulation_steps
-        else:  # it was divided by the labels of the whole step; average_tokens_across_devices multiplies by their number
+        else:  # it was divided by the labels of the whole step, and is multiplied by the number of devices
             loss *= 1
         _backward(self.job, self.watch, loss / 1)  # accelerate divides by the steps it was told of
         self.loss = loss.detach()

@@ -77,7 +77,9 @@ def _import(name: str) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise InputError(
-            f"{module_name} cannot be imported", why=_told(error), hint="run memdoctor where python can import it"
+            f"{module_name} cannot be imported",
+            why=str(error) if isinstance(error, ModuleNotFoundError) else _told(error),
+            hint="run memdoctor where python can import it",
         ) from error
     finally:
         sys.path.remove(str(Path.cwd()))

@@ -29,9 +29,8 @@ def build_optimizer(
     """The optimizer called ``name``, as the Trainer builds it for ``model``, which is on its device.
 
     ``optim_args`` and ``target_modules`` are those of TrainingArguments; ``loss_scaling`` says that a GradScaler
-    is at work (fp16); without ``grouped`` an optimizer of torch without
-    ``optim_args`` has all parameters in one group. The optimizer is
-    ready for its first step, and does in its second what it does now and then.
+    is at work (fp16); without ``grouped`` an optimizer of torch that has no ``optim_args`` takes all parameters in
+    one group. The optimizer is ready for its first step, and does in its second what it does now and then.
 
     Raises:
         InputError: no such optimizer, one that cannot be simulated, an absent library, or arguments that the
@@ -62,10 +61,11 @@ def build_optimizer(
 def _forget_earlier(name: str) -> None:
     """Which parameters stay in 32 bits is kept for the process, by ``id``: an earlier model's may be taken for ours."""
     if OPTIMIZERS[name] is BITSANDBYTES:
-        import bitsandbytes
+        from bitsandbytes.functional import GlobalPageManager
+        from bitsandbytes.optim.optimizer import GlobalOptimManager
 
-        bitsandbytes.optim.GlobalOptimManager.get_instance().initialize()
-        bitsandbytes.functional.GlobalPageManager.get_instance().initialize()
+        GlobalOptimManager.get_instance().initialize()
+        GlobalPageManager.get_instance().initialize()
 
 
 def _as_accelerate_prepares(name: str, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

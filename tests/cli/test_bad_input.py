@@ -50,7 +50,7 @@ BAD = {
     "fp16-over-fp16": ((*BASE, "--fp16", "--dtype", "float16"), USAGE, ["GradScaler"]),
     "unknown-optimizer": (("probe", *TINY, "--optim", "adamw_8bits"), INPUT, ["adamw_8bits", "adamw_bnb_8bit"]),
     "smoothing-of-1": ((*BASE, "--label-smoothing-factor", "1"), USAGE, ["--label-smoothing-factor"]),
-    "factory-of-nobody": (("probe", "--model", "nowhere.at.all:make"), INPUT, ["nowhere.at.all", "imported", "No module"]),
+    "factory-of-nobody": (("probe", "--model", "nowhere.at:make"), INPUT, ["nowhere.at", "imported", "No module"]),
     "memory-without-unit": ((*BASE, "--memory", "8"), USAGE, ["'8'", "GiB"]),
     "memory-of-5000-digits": ((*BASE, "--memory", "9" * 5000 + " GiB"), USAGE, ["size"]),
     "memory-of-400-digits": ((*BASE, "--memory", "9" * 400 + " GiB"), USAGE, ["size"]),
