@@ -57,7 +57,7 @@ def table(name: str, rows: list[Row]) -> str:
     return "\n".join([f"{name:<24} {'recorded':>15} {'simulated':>15} {'error':>8}", *lines])
 
 
-@pytest.mark.parametrize("file", RECORDINGS or [NONE_YET], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", RECORDINGS or [NONE_YET], ids=lambda file: file and file.name)
 def test_a_recording_is_what_is_simulated(file: Path) -> None:
     recorded = load_examination(file)
     if recorded.provenance.torch.split("+")[0].split(".")[:2] != torch.__version__.split(".")[:2]:
