@@ -46,6 +46,7 @@ class _Kind(Enum):
 
     ASKS = auto()  # its result, or the shape of it, depends on values
     INDEXES = auto()  # by positions, or by a mask
+    SHRINKS = auto()  # its result is smaller than the memory that it takes
     WRITES = auto()  # in place
     SHAPED_LIKE = auto()  # of its first argument, the shape alone matters
     MAKES = auto()  # a tensor from nothing
@@ -59,6 +60,8 @@ def _kind(func: Any) -> _Kind:
     name = func.overloadpacket.__name__
     if func in (aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default, aten.masked_select.default):
         return _Kind.INDEXES
+    if func is aten.col2im.default:
+        return _Kind.SHRINKS
     if any(tag in func.tags for tag in _ASKS):
         return _Kind.ASKS
     if func._schema.is_mutable:
@@ -93,6 +96,8 @@ class KnownValues(TorchDispatchMode):
             return self._answer(func, args, kwargs)
         if kind is _Kind.INDEXES:
             return self._index(func, args, kwargs)
+        if kind is _Kind.SHRINKS:
+            return self._shrink(func, *args)
         out = func(*args, **kwargs)
         if kind is _Kind.WRITES:
             _note_writes(func, args, kwargs)
@@ -123,6 +128,16 @@ class KnownValues(TorchDispatchMode):
         except Exception as error:
             why = "its value is not known: it rests on weights, or on random numbers"
             raise _refusal(func, why) from error
+
+    def _shrink(self, func: Any, columns: torch.Tensor, size: list[int], kernel: list[int], *rest: Any) -> torch.Tensor:
+        """The backward of ``unfold`` (ConvBERT): made as large as its input, then resized, which frees nothing.
+
+        ``col2im_cuda`` in aten/src/ATen/native/cuda/Col2Im.cu.
+        """
+        *batch, channels, _ = columns.shape
+        with self._tracker.acting_for(func) if self._tracker is not None else nullcontext():
+            image = torch.empty_like(columns, memory_format=torch.contiguous_format)
+        return image.resize_(*batch, channels // (kernel[0] * kernel[1]), *size)
 
     def _index(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Index by the positions that a known mask chooses: CUDA asks ``nonzero`` for them too.
