@@ -7,7 +7,7 @@ be of a batch that this machine could not hold.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -37,9 +37,10 @@ def make_batch(model: torch.nn.Module, config: Any, workload: Workload, seed: in
     ids = _token_ids(config, workload, mask, generator)
     accepted = inspect.signature(model.forward).parameters
     batch = {"input_ids": ids, "attention_mask": mask, **_structure(config, workload, ids, accepted)}
+    batch |= _labels(config, workload, batch, generator)
     if "input_ids" in accepted and "attention_mask" not in accepted:  # FNet mixes all tokens, padding too
         del batch["attention_mask"]
-    return {**batch, **_labels(config, workload, generator)}
+    return batch
 
 
 def _attention_mask(shape: tuple[int, ...], padded: bool, generator: torch.Generator) -> torch.Tensor:
@@ -123,7 +124,9 @@ def _structure(
     return made
 
 
-def _labels(config: Any, workload: Workload, generator: torch.Generator) -> dict[str, torch.Tensor]:
+def _labels(
+    config: Any, workload: Workload, batch: Mapping[str, torch.Tensor], generator: torch.Generator
+) -> dict[str, torch.Tensor]:
     rows, length = workload.batch_size, workload.seq_length
 
     def pick(limit: int, *shape: int) -> torch.Tensor:
@@ -145,6 +148,9 @@ def _labels(config: Any, workload: Workload, generator: torch.Generator) -> dict
             return {"labels": of_tokens(lambda drawn: pick(workload.num_labels, drawn, length))}
         case Task.MASKED_LM:
             return {"labels": of_tokens(lambda drawn: _masked_tokens(config, (drawn, length), generator))}
+        case Task.CAUSAL_LM | Task.SEQ2SEQ_LM:
+            ids, mask = batch["input_ids"], batch["attention_mask"]
+            return {"labels": ids.masked_fill(mask == 0, IGNORED) if workload.padded else ids}
         case Task.QUESTION_ANSWERING:
             return {"start_positions": pick(length, rows), "end_positions": pick(length, rows)}
         case Task.BASE:

@@ -21,6 +21,8 @@ _AUTO_CLASSES: dict[Task, Any] = {
     Task.QUESTION_ANSWERING: modeling_auto.AutoModelForQuestionAnswering,
     Task.MULTIPLE_CHOICE: modeling_auto.AutoModelForMultipleChoice,
     Task.MASKED_LM: modeling_auto.AutoModelForMaskedLM,
+    Task.CAUSAL_LM: modeling_auto.AutoModelForCausalLM,
+    Task.SEQ2SEQ_LM: modeling_auto.AutoModelForSeq2SeqLM,
     Task.NEXT_SENTENCE: modeling_auto.AutoModelForNextSentencePrediction,
     Task.BASE: modeling_auto.AutoModel,
 }
