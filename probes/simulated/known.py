@@ -115,7 +115,10 @@ class KnownValues(TorchDispatchMode):
             with _disable_current_modes():
                 out = recipe.cook()
         except Exception as error:
-            raise _refusal(func, f"computing it on the CPU failed: {type(error).__name__}: {error}") from error
+            why = f"computing it on the CPU failed: {' '.join(str(error).split())}"
+            raise _refusal(
+                func, why, "a smaller batch or sequence length, if it is memory that is short here"
+            ) from error
         return self._as_fakes(func, args, out)
 
     def _as_fakes(self, func: Any, args: tuple[Any, ...], out: Any) -> Any:
@@ -127,7 +130,7 @@ class KnownValues(TorchDispatchMode):
             return func(*args, **kwargs)  # a constant that the fake mode itself knows
         except Exception as error:
             why = "its value is not known: it rests on weights, or on random numbers"
-            raise _refusal(func, why) from error
+            raise _refusal(func, why, "another model; measuring this one on a GPU is not in this version") from error
 
     def _shrink(self, func: Any, columns: torch.Tensor, size: list[int], kernel: list[int], *rest: Any) -> torch.Tensor:
         """The backward of ``unfold`` (ConvBERT): made as large as its input, then resized, which frees nothing.
@@ -248,11 +251,11 @@ def _as_fake(value: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     return fake
 
 
-def _refusal(func: Any, why: str) -> MeasureError:
+def _refusal(func: Any, why: str, hint: str) -> MeasureError:
     return MeasureError(
         f"the model's code asks for data that a simulated GPU does not have: {func} at {_line_of_model()}",
         why=why,
-        hint="another model; measuring this one on a GPU is not in this version",
+        hint=hint,
     )
 
 

@@ -393,3 +393,12 @@ def test_a_program_that_starts_with_something_unknown_is_answered_as_on_the_cpu_
             except MeasureError:
                 answers.append(None)
     assert all(answer is None or answer == ask_all(tensor) for answer, tensor in zip(answers, expected, strict=True))
+
+
+def test_what_cannot_be_computed_here_is_refused_with_the_reason() -> None:
+    with known(MASK) as (mask,):
+        wide = mask[0].float().expand(1 << 24, 4).T.contiguous().expand(1 << 24, 4, 1 << 24) + 1
+        with pytest.raises(MeasureError, match="asks for data") as refused:
+            bool(wide.any())
+    assert "memory" in refused.value.why
+    assert "smaller" in refused.value.hint
