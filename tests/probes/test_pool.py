@@ -253,7 +253,7 @@ def test_an_error_that_is_no_input_error_is_a_measure_error(pool: Pool) -> None:
         pool.examine([request({**TINY, "model_type": "ibert", "quant_mode": True})])
     assert caught.value.exit_code == 6
     assert "the model's code" in caught.value.what
-    assert "modeling_ibert.py" in caught.value.what
+    assert "quant_modules.py" in caught.value.what
 
 
 @pytest.mark.parametrize("kind", [InputError, MeasureError])
