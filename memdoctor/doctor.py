@@ -13,7 +13,7 @@ from memdoctor.errors import InputError, MemdoctorError
 from memdoctor.matrix import apply_change, toggles_of
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.probes.simulated.allocator.replay import replay
+from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
 from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Examination, Scaling, Toggle, Workload
 from memdoctor.scaling import Need, aligned, scaling_of
 from memdoctor.storage import read_document
@@ -157,13 +157,13 @@ def _scaling(pool: Pool, case: Case, target: Examination, toggled: Sequence[Exam
 
 
 def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:
-    """What the allocator reserves for these events on this card; where they do not fit, without a limit."""
+    """Whether these events fit this card, and what they reserve there, or on the smallest that they fit."""
     settings = parse_alloc_conf(device.alloc_conf)
     limit, total = device.allocator_limit_bytes, device.total_bytes
     limited = replay(events, settings, limit, empty_cache_at=clears, device_bytes=total)
     if limited.ran_out is None:
-        return Need(limited.peak_reserved, fits=True)
-    return Need(replay(events, settings, empty_cache_at=clears).peak_reserved, fits=False)
+        return Need(True, lambda: limited.peak_reserved)
+    return Need(False, lambda: replay_on_the_smallest(events, settings, clears).peak_reserved)
 
 
 def _assumed(case: Case, target: Examination) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ class RanOut:
 
     The figures are those of PyTorch's message, read after every cached segment went back: ``segment_bytes`` is what
     it "tried to allocate", ``free_bytes`` what the card had left, ``allocated_bytes`` and ``reserved_bytes`` what
-    PyTorch held; the last three are ``None`` in files of memdoctor 0.1. A simulated step then goes on without a
-    limit, so that the timeline still shows what it would have needed.
+    PyTorch held; the last three are ``None`` in files of memdoctor 0.1. A simulated step then goes on on the
+    smallest card that it fits, so that the timeline still shows what it would have needed.
     """
 
     requested_bytes: int

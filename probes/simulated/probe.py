@@ -35,7 +35,7 @@ from memdoctor.probes.optimizers import build_optimizer, state_tensors, updates_
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated import composites, device as simulated_device, known
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.probes.simulated.allocator.replay import Replay, replay
+from memdoctor.probes.simulated.allocator.replay import Replay, replay, replay_on_the_smallest
 from memdoctor.probes.simulated.attention import SimulatedAttention
 from memdoctor.probes.simulated.autocast import SimulatedAutocast
 from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
@@ -314,7 +314,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _with_allocator(tracker: Tracker, device: Device) -> tuple[Timeline, Outcome]:
-    """Replay on this card; where that runs out, once more without a limit, to show what it would have taken."""
+    """Replay on this card; where that runs out, on the smallest that it fits, to show what it would have taken."""
     settings, clears = parse_alloc_conf(device.alloc_conf), tracker.cache_clears
     limited = replay(
         tracker.events, settings, device.allocator_limit_bytes, empty_cache_at=clears, device_bytes=device.total_bytes
@@ -326,7 +326,7 @@ def _with_allocator(tracker: Tracker, device: Device) -> tuple[Timeline, Outcome
         requested_bytes=full.requested_bytes, free_bytes=full.free_bytes, event=full.event,
         segment_bytes=full.segment_bytes, allocated_bytes=full.allocated_bytes, reserved_bytes=full.reserved_bytes,
     )  # fmt: skip
-    return _timeline(tracker, replay(tracker.events, settings, empty_cache_at=clears)), outcome
+    return _timeline(tracker, replay_on_the_smallest(tracker.events, settings, clears)), outcome
 
 
 def _timeline(tracker: Tracker, replayed: Replay) -> Timeline:

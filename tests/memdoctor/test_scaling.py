@@ -21,7 +21,7 @@ PARAMETERS, STATE, SAMPLE, PASSING = 1_000, 2_000, 100, 40
 def asked(events: Sequence[Event], clears: Sequence[int] = ()) -> Need:
     """An allocator without overhead."""
     needed = max(accumulate(event.delta_bytes for event in events))
-    return Need(needed, needed <= LIMIT)
+    return Need(needed <= LIMIT, lambda: needed)
 
 
 Step = Callable[..., Examination]
@@ -62,7 +62,7 @@ def largest(step: Step, limit: int, **apart: Any) -> int | None:
         step(1, **apart),
         step(2),
         step(8, total=limit + 1_000),
-        lambda events, clears: Need(asked(events).reserved_bytes, asked(events).reserved_bytes <= limit),
+        lambda events, clears: Need(asked(events).reserved() <= limit, asked(events).reserved),
     )
     return scaling.largest_batch_that_fits
 
@@ -207,7 +207,7 @@ def test_phase_by_phase_the_overhead_of_the_target_counts(step: Step, new_record
 
 def on_the_allocator(events: Sequence[Event], clears: Sequence[int]) -> Need:
     """The allocator itself, which takes no event of zero bytes and no death before a birth."""
-    return Need(replay(events, empty_cache_at=clears).peak_reserved, fits=True)
+    return Need(True, lambda: replay(events, empty_cache_at=clears).peak_reserved)
 
 
 @pytest.mark.parametrize("first", [0, -8])

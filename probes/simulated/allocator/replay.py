@@ -13,6 +13,8 @@ from memdoctor.probes.simulated.allocator.segments import Segment
 from memdoctor.probes.simulated.allocator.settings import AllocatorSettings
 from memdoctor.records import Event
 
+DEVICE_GRAIN = 2 << 20  # bytes: segments are multiples of it
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentEvent:
@@ -95,6 +97,26 @@ def replay(
     """
     run = _Run(CachingAllocator(settings, capacity_bytes, segment_addresses, device_bytes), empty_cache_at)
     return run.result(run.drive(events))
+
+
+def replay_on_the_smallest(
+    events: Sequence[Event], settings: AllocatorSettings | None = None, empty_cache_at: Sequence[int] = ()
+) -> Replay:
+    """Replay ``events`` on the smallest device that they were found to fit, to within 2 MiB.
+
+    Without a limit the allocator never gives cached segments back, and reserves more than it needs: what a device
+    must have lies between the most that is allocated and that. Fitting is taken to be monotone in between, which
+    it nearly is; what is returned did fit.
+    """
+    best = replay(events, settings, empty_cache_at=empty_cache_at)
+    low = best.peak_allocated // DEVICE_GRAIN
+    while (middle := (low + best.peak_reserved // DEVICE_GRAIN) // 2) > low:
+        tried = replay(events, settings, middle * DEVICE_GRAIN, empty_cache_at=empty_cache_at)
+        if tried.ran_out is None:
+            best = tried
+        else:
+            low = middle
+    return best
 
 
 class _Run:

@@ -92,7 +92,7 @@ def test_two_steps_are_the_first_two_of_more(probe: Callable[..., Examination], 
 
 
 def without_limit(events: Sequence[Event], clears: Sequence[int]) -> Need:
-    return Need(replay(events, empty_cache_at=clears).peak_reserved, fits=True)
+    return Need(True, lambda: replay(events, empty_cache_at=clears).peak_reserved)
 
 
 @pytest.mark.parametrize("attention", Attention)

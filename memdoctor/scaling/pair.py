@@ -1,0 +1,30 @@
+"""Two examinations whose batch sizes are one apart: every tensor in them is a line in the batch size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memdoctor.analysis import phases_of
+from memdoctor.records import Examination, PhaseLine, PhaseUse
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two, and the lines through them."""
+
+    small: Examination
+    next: Examination
+
+    def line(self, small_bytes: int, next_bytes: int) -> tuple[int, int]:
+        """Fixed bytes and bytes per sample."""
+        each = next_bytes - small_bytes
+        return small_bytes - self.small.workload.batch_size * each, each
+
+    def phase_lines(self) -> tuple[PhaseLine, ...]:
+        """The line of each phase's peak."""
+
+        def line(first: PhaseUse, second: PhaseUse) -> PhaseLine:
+            fixed, each = self.line(first.peak_allocated_bytes, second.peak_allocated_bytes)
+            return PhaseLine(step=first.step, name=first.name, fixed_bytes=fixed, per_sample_bytes=each)
+
+        return tuple(line(*uses) for uses in zip(phases_of(self.small), phases_of(self.next), strict=True))
