@@ -1,4 +1,4 @@
-"""What one layer of BERT keeps for backward, worked out by hand for each kernel, precision, and kind of checkpointing."""
+"""What a layer of BERT keeps for backward, worked out by hand for every kernel, precision and kind of checkpointing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Readings of 2019 on a K80, imitated: BERT as it was written then, and what autograd kept then.
 
-The log of 2019-09-18 gives ``memory_allocated`` around one forward pass, in whole MiB. It names no versions; the code of
-its time explains all eight readings of two models to the MiB:
+The log of 2019-09-18 gives ``memory_allocated`` around one forward pass, in whole MiB. It names no versions; the code
+of its time explains all eight readings of two models to the MiB:
 
 - Layer norm and GELU were composed of primitive operators, each of which keeps its operands.
 - Softmax kept its input beside its output (``derivatives.yaml`` before torch 1.12 saved ``self``).
