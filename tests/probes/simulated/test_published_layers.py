@@ -111,14 +111,16 @@ def test_a_layer_keeps(layers: Callable[..., Any], capability: str, settings: di
     assert two - one == kept.nbytes
 
 
-@pytest.mark.parametrize("use_reentrant", [False, True], ids=["non-reentrant", "reentrant"])
 @pytest.mark.parametrize(
     ("capability", "settings", "kept"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_checkpointed_it_keeps_its_input(
-    layers: Callable[..., Any], capability: str, settings: dict[str, Any], kept: Kept, use_reentrant: bool
+    layers: Callable[..., Any], capability: str, settings: dict[str, Any], kept: Kept
 ) -> None:
     """A norm's output, whatever the attention: fp32 unless the weights are not, under autocast too."""
-    checkpointing = {"gradient_checkpointing": True, "use_reentrant": use_reentrant}
-    one, two = (at_forwards_end(layers(n, capability=capability, **settings, **checkpointing)) for n in (1, 2))
+    one, two, other = (
+        at_forwards_end(layers(count, capability=capability, gradient_checkpointing=True, **settings, **kind))
+        for count, kind in ((1, {}), (2, {}), (2, {"use_reentrant": True}))
+    )
     assert two - one == STATE * kept.residual
+    assert other == two

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from functools import cache
-from typing import Any
-
-import pytest
-import torch
-from torch import nn
 
 from memdoctor.catalogue import find_gpu, find_model
-from memdoctor.records import Attention, Device, Dtype, Loop, Task, Workload
+from memdoctor.records import Device, Loop, Task, Workload
 
 MIB = 1 << 20
 
@@ -27,9 +21,9 @@ def of_catalogue(name: str) -> Device:
     )  # fmt: skip
 
 
-# CARMA (arXiv 2508.19073): github.com/ehsanyousefzadehasl/CARMA, workloads/BERT_base_on_wiki.py and BERT_large_on_wiki.py.
-# A loop by hand on an A100 of 40 GB, fp32, every row filled to 512 tokens. nvidia-smi's "MB" are MiB. Its AdamW is
-# that of transformers, a loop over the parameters: neither it nor foreach decides the peak, which is in backward.
+# CARMA (arXiv 2508.19073), github.com/ehsanyousefzadehasl/CARMA: workloads/BERT_base_on_wiki.py, BERT_large_on_wiki.py.
+# A loop by hand on an A100 of 40 GB, fp32, every row filled to 512 tokens. What nvidia-smi calls MB are MiB. Its AdamW
+# loops over the parameters, PyTorch's goes through lists: either finds room in cached blocks; the peak is in backward.
 
 
 @cache
