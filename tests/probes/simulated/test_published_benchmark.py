@@ -17,9 +17,10 @@ from torch import nn
 from transformers import initialization
 from transformers.models.bert import BertConfig, BertLMHeadModel
 
-from memdoctor.records import Loop
+from memdoctor.probes.simulated.allocator.replay import replay
+from memdoctor.records import Event, Loop, Timeline
 
-MB = 1_000_000
+CUBLAS = 8_519_680
 
 
 class CublasLinear(torch.autograd.Function):
@@ -73,28 +74,59 @@ class Benchmark(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def steady_peak(train: Callable[..., Any]) -> Callable[..., float]:
-    """``steady_peak(attention, batch, length)``: the most allocated in the third step, in 10^6 bytes."""
+def benchmark(train: Callable[..., Any]) -> Callable[..., Timeline]:
+    """``benchmark(attention, batch, length)``: three steps, the third of which is like all that follow."""
+    done: dict[tuple[str, int, int], Timeline] = {}
 
-    def measure(attention: str, batch: int, length: int) -> float:
-        ids = {"input_ids": torch.full((batch, length), 5)}
-        run = train(lambda: Benchmark(attention), ids, capability="8.0", steps=3, loop=Loop.CUSTOM)
-        third = run.phase("forward", step=3).begin
-        return max(run.timeline.memory_allocated()[third:]) / MB
+    def run(attention: str, batch: int, length: int) -> Timeline:
+        key = (attention, batch, length)
+        if key not in done:
+            ids = {"input_ids": torch.full((batch, length), 5)}
+            steps = train(lambda: Benchmark(attention), ids, capability="8.0", steps=3, loop=Loop.CUSTOM)
+            done[key] = steps.timeline
+        return done[key]
 
-    return measure
+    return run
 
 
-@pytest.mark.parametrize(("batch", "length", "reading"), [(8, 512, 3629.401), (16, 512, 6964.659)])
-def test_eager_attention(steady_peak: Callable[..., float], batch: int, length: int, reading: float) -> None:
-    """The same 3.67 MB (0.1 %) are missing, whatever the shape: no activation does that.
+def in_third_step(timeline: Timeline) -> int:
+    """The event with which it begins."""
+    return next(phase.begin for phase in timeline.phases if phase.step == 3)
 
-    Not established: the allocator's history is another there, for other shapes and another model ran before.
+
+def workspaces(timeline: Timeline) -> set[int]:
+    """cuBLAS's: they outlive a model."""
+    return {number for number, block in enumerate(timeline.blocks) if block.bytes == CUBLAS}
+
+
+def peak_after_another(first: Timeline, second: Timeline) -> int:
+    """The most allocated in the third step of ``second``, in a process where ``first`` ran and was deleted."""
+    left = [n for n in first.alive_after(len(first.events) - 1) if n not in workspaces(first)]
+    before = [*first.events, *(Event(n, -first.blocks[n].bytes) for n in left)]
+    again = workspaces(second)
+    events = [Event(e.block + len(first.blocks), e.delta_bytes) for e in second.events if e.block not in again]
+    third = sum(event.block not in again for event in second.events[: in_third_step(second)])
+    return max(replay([*before, *events]).allocated[len(before) + third :])
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "reading"), [(16, 256, 2_874_426_000), (8, 512, 3_629_401_000), (16, 512, 6_964_659_000)]
+)
+def test_eager_attention(benchmark: Callable[..., Timeline], batch: int, length: int, reading: int) -> None:
+    """The script runs it after the fused one, whose cached blocks take up its weights: 0.5 MB above, under 0.02 %.
+
+    In a process of its own the weights lie in new segments, with other tails unsplit, and 3.7 MB are missing.
     """
-    assert round(reading - steady_peak("eager", batch, length), 2) in (3.66, 3.67)
+    eager = benchmark("eager", batch, length)
+    predicted = peak_after_another(benchmark("sdpa", 16, 512), eager)
+    assert 0 < predicted - reading < 600_000
+    alone = max(eager.memory_allocated()[in_third_step(eager) :])
+    assert 3_600_000 < reading - alone < 3_700_000
 
 
-@pytest.mark.parametrize(("batch", "length", "reading"), [(8, 512, 2134.262), (16, 512, 3961.013)])
-def test_fused_attention(steady_peak: Callable[..., float], batch: int, length: int, reading: float) -> None:
-    """16 MB are missing, 15 for twice the batch: under 0.8 %, and again no activation; not established either."""
-    assert 15 < reading - steady_peak("sdpa", batch, length) < 16.2
+@pytest.mark.parametrize(("batch", "length", "reading"), [(8, 512, 2_134_262_000), (16, 512, 3_961_013_000)])
+def test_fused_attention(benchmark: Callable[..., Timeline], batch: int, length: int, reading: int) -> None:
+    """16 MB are missing, 15 for twice the batch: under 0.8 %, and no activation. Why is not established."""
+    fused = benchmark("sdpa", batch, length)
+    alone = max(fused.memory_allocated()[in_third_step(fused) :])
+    assert 15_000_000 < reading - alone < 16_200_000
