@@ -21,6 +21,7 @@ from memdoctor.probes.simulated.kernels.attention import (
 )
 from memdoctor.probes.simulated.kernels.embedding import embedding_backward_scratch
 from memdoctor.probes.simulated.kernels.norms import foreach_norm_scratch, layer_norm_backward_scratch
+from memdoctor.probes.simulated.kernels.products import operand_copy_bytes, product_scratch
 from memdoctor.probes.simulated.kernels.reduction import reduction_scratch
 from memdoctor.probes.simulated.kernels.sorting import index_put_scratch
 from memdoctor.probes.simulated.processors import Processors
@@ -49,6 +50,10 @@ def scratch_of_kernels(capability: tuple[int, int], processors: Processors) -> M
         aten._scaled_dot_product_efficient_attention_backward.default: partial(_efficient_backward, capability),
         aten._scaled_dot_product_cudnn_attention_backward.default: _cudnn_backward,
         aten._safe_softmax.default: _safe_softmax,
+        aten.mm.default: _product,
+        aten.bmm.default: _product,
+        aten.addmm.default: _added_product,
+        aten.baddbmm.default: _added_product,
         aten.embedding_dense_backward.default: partial(_embedding_backward, capability, processors),
         aten.native_layer_norm_backward.default: partial(_layer_norm_backward, processors),
         aten._foreach_norm.Scalar: _foreach_norm,
@@ -114,6 +119,14 @@ def _cudnn_backward(
     _grad_out: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any
 ) -> Scratch:
     return cudnn_backward_scratch(_heads(query, key, value))
+
+
+def _product(one: torch.Tensor, two: torch.Tensor, *_: Any, **__: Any) -> Scratch:
+    return product_scratch([operand_copy_bytes(m.shape, m.stride(), m.element_size()) for m in (one, two)])
+
+
+def _added_product(_added: torch.Tensor, one: torch.Tensor, two: torch.Tensor, *_: Any, **__: Any) -> Scratch:
+    return _product(one, two)
 
 
 def _safe_softmax(scores: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Scratch:
