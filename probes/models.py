@@ -19,6 +19,8 @@ _AUTO_CLASSES: dict[Task, Any] = {
     Task.QUESTION_ANSWERING: modeling_auto.AutoModelForQuestionAnswering,
     Task.MULTIPLE_CHOICE: modeling_auto.AutoModelForMultipleChoice,
     Task.MASKED_LM: modeling_auto.AutoModelForMaskedLM,
+    Task.CAUSAL_LM: modeling_auto.AutoModelForCausalLM,
+    Task.SEQ2SEQ_LM: modeling_auto.AutoModelForSeq2SeqLM,
     Task.NEXT_SENTENCE: modeling_auto.AutoModelForNextSentencePrediction,
     Task.BASE: modeling_auto.AutoModel,
 }
@@ -33,10 +35,7 @@ def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
     facts = {key: value for key, value in config.items() if key not in ("model_type", "architectures", "dtype")}
     model_type = str(config.get("model_type"))
     if model_type not in CONFIG_MAPPING:
-        raise InputError(
-            f"model type {model_type!r} of {workload.model} is unknown to the installed transformers",
-            hint="upgrade transformers, or check model_type in the model's config.json",
-        )
+        raise _unknown_type(config, workload)
     try:
         built = CONFIG_MAPPING[model_type](**facts)
     except Exception as error:
@@ -46,7 +45,34 @@ def build_config(config: Mapping[str, Any], workload: Workload) -> Any:
     built.use_cache = False
     if workload.output_hidden_states:
         built.output_hidden_states = True
+    built.architectures = config.get("architectures") or []  # chooses where a head has several classes (Funnel)
+    _complete_token_ids(built)
     return built
+
+
+def _unknown_type(config: Mapping[str, Any], workload: Workload) -> InputError:
+    what = f"model type {config.get('model_type')!r} of {workload.model} is unknown to the installed transformers"
+    if not config.get("auto_map"):
+        return InputError(what, hint="upgrade transformers, or check model_type in the model's config.json")
+    return InputError(
+        what,
+        why="its code is in its own repository (auto_map), for trust_remote_code=True; memdoctor runs no such code",
+        hint="a model of the same size and kind that transformers has itself",
+    )
+
+
+def _complete_token_ids(built: Any) -> None:
+    """The token ids that every training script sets where config.json does not: padding, and where a decoder starts.
+
+    Decoders are trained with the end of text as padding; T5 starts decoding with padding. No shape depends on them.
+    """
+    if getattr(built, "pad_token_id", None) is None:
+        end = getattr(built, "eos_token_id", None)
+        end = end[0] if isinstance(end, list) and end else end
+        known = isinstance(end, int) and 0 <= end < getattr(built, "vocab_size", 0)
+        built.pad_token_id = end if known else 0
+    if built.is_encoder_decoder and getattr(built, "decoder_start_token_id", None) is None:
+        built.decoder_start_token_id = built.pad_token_id
 
 
 def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Module:

@@ -49,6 +49,8 @@ class Task(StrEnum):
     QUESTION_ANSWERING = "question-answering"
     MULTIPLE_CHOICE = "multiple-choice"
     MASKED_LM = "masked-lm"
+    CAUSAL_LM = "causal-lm"
+    SEQ2SEQ_LM = "seq2seq-lm"
     NEXT_SENTENCE = "next-sentence"
     BASE = "base"
 

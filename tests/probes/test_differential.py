@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import gc
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import initialization
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from memdoctor.probes.batches import make_batch
 from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.models import build_config
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.simulated.device import register
 from memdoctor.probes.simulated.known import KnownValues, remember
 from memdoctor.probes.step import train
-from memdoctor.probes.tracker import Mark, Tracker, watching
+from memdoctor.probes.tracker import BlockDraft, Mark, Tracker, watching
 from memdoctor.records import Attention, Loop, PhaseName, Workload
 
+LEAST = {"vocab_size": 100}
 SIZES = {
-    "vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    **LEAST, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32,
     "max_position_embeddings": 40,
 }  # fmt: skip
+TABLE = tomllib.loads((Path(__file__).parent / "families.toml").read_text())
+OTHER_NAMES = {"d_model", "dim", "emb_dim", "n_embd"}  # of the hidden size: all sizes are in the table then
 FAMILIES: dict[str, Mapping[str, Any]] = {
-    "bert": SIZES,
-    "distilbert": {
-        "vocab_size": 100, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40,
-    },
-    "albert": {**SIZES, "embedding_size": 8},
-    "roberta": {**SIZES, "pad_token_id": 1},
-}  # fmt: skip
+    name: {"model_type": name, **(LEAST if OTHER_NAMES & facts.keys() else SIZES), **facts}
+    for name, facts in TABLE.items()
+    if name in CONFIG_MAPPING
+}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.1, foreach=False),
@@ -82,6 +87,12 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
+def batch_of_its_own(model: Any, workload: Workload, seed: int) -> Batch:
+    """No tensor of it is a view: here, on the CPU, the tracker would see what it is a view of."""
+    batch = make_batch(model, model.config, workload, seed)
+    return {name: value.clone(memory_format=torch.contiguous_format) for name, value in batch.items()}
+
+
 def record(
     model: Any,
     workload: Workload,
@@ -94,7 +105,7 @@ def record(
 
     ``fake`` is entered below the tracker and what ``known`` makes above it; ``place`` makes a tensor of a batch there.
     """
-    batches = [make_batch(model, model.config, workload, seed) for seed in range(STEPS * ACCUMULATED)]
+    batches = [batch_of_its_own(model, workload, seed) for seed in range(STEPS * ACCUMULATED)]
     clock = ModuleClock()
     tracker = Tracker("cpu", clock)
 
@@ -110,22 +121,23 @@ def record(
     return tracker
 
 
-def build(model_type: str, workload: Workload, attention: Attention) -> Any:
-    config = transformers.AutoConfig.for_model(model_type, **FAMILIES[model_type])
-    model = transformers.AutoModelForSequenceClassification.from_config(config, attn_implementation=attention.value)
+def build(model_type: str, workload: Workload, attention: Attention | None) -> Any:
+    config = build_config(FAMILIES[model_type], workload)
+    chosen = {} if attention is None else {"attn_implementation": attention.value}
+    model = transformers.AutoModelForSequenceClassification.from_config(config, **chosen)
     if workload.gradient_checkpointing:
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         enable({"use_reentrant": workload.use_reentrant, "preserve_rng_state": False})
     return model
 
 
-def on_real_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
+def on_real_tensors(model_type: str, workload: Workload, attention: Attention | None, optimizer: str) -> Tracker:
     model = build(model_type, workload, attention)
     return record(model, workload, optimizer, nullcontext(), nullcontext, torch.Tensor.clone)
 
 
-def on_fake_tensors(model_type: str, workload: Workload, attention: Attention, optimizer: str) -> Tracker:
-    with FakeTensorMode() as fake:
+def on_fake_tensors(model_type: str, workload: Workload, attention: Attention | None, optimizer: str) -> Tracker:
+    with FakeTensorMode() as fake, initialization.no_init_weights():
         model = build(model_type, workload, attention)
 
     def place(value: torch.Tensor) -> torch.Tensor:
@@ -143,21 +155,45 @@ def fake_tensors_are_treated_as_tensors(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(transformers.utils.import_utils, "is_fake_tensor", lambda tensor: False)
 
 
-def assert_the_same(model_type: str, attention: Attention, optimizer: str, **settings: Any) -> None:
+def comparable(block: BlockDraft) -> BlockDraft:
+    """All of it, but the shape of what was resized inside of a kernel: on fake tensors it is that of its birth."""
+    return replace(block, shape=()) if block.op == "aten.col2im.default" else block
+
+
+def assert_the_same(model_type: str, attention: Attention | None, optimizer: str, **settings: Any) -> None:
     workload = Workload(model="small", **{"batch_size": 3, "seq_length": 16, **settings})
     real = on_real_tensors(model_type, workload, attention, optimizer)
     fake = on_fake_tensors(model_type, workload, attention, optimizer)
     assert len(real.events) > 100
-    assert fake.blocks == real.blocks
+    assert list(map(comparable, fake.blocks)) == list(map(comparable, real.blocks))
     assert fake.events == real.events
     assert fake.phases == real.phases
     assert fake.cache_clears == real.cache_clears
 
 
-@pytest.mark.parametrize("attention", Attention)
-@pytest.mark.parametrize("model_type", FAMILIES)
-def test_fake_and_real_tensors_live_alike(model_type: str, attention: Attention) -> None:
-    assert_the_same(model_type, attention, "sgd")
+_IN_PLACE_ON_A_VIEW = "written in place through a view: autograd replays views of subclasses, and strides over others"
+DIFFERENT = {
+    "deberta": _IN_PLACE_ON_A_VIEW,
+    "longformer": _IN_PLACE_ON_A_VIEW,
+    "funnel": _IN_PLACE_ON_A_VIEW,
+    "roc_bert": _IN_PLACE_ON_A_VIEW,
+    "xmod": "the positions that a mask chooses are seen on fake tensors only; the real kernel makes them inside",
+    "t5": "as xmod",
+    "mt5": "as xmod",
+    "bart": "as xmod",
+    "canine": "fake tensors copy one gradient more, after a convolution; why is not known",
+}
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("model_type", sorted(FAMILIES.keys() - DIFFERENT.keys()))
+def test_fake_and_real_tensors_live_alike(model_type: str, padded: bool) -> None:
+    assert_the_same(model_type, None, "sgd", padded=padded)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "distilbert", "albert", "roberta", "llama"])
+def test_fake_and_real_tensors_live_alike_with_eager_attention(model_type: str) -> None:
+    assert_the_same(model_type, Attention.EAGER, "sgd")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -59,6 +59,45 @@ def test_an_unknown_model_type_is_refused() -> None:
     assert "transformers" in refused.value.hint
 
 
+def test_code_that_is_in_a_models_own_repository_is_refused_by_name() -> None:
+    remote = {"model_type": "new", "auto_map": {"AutoModel": "modeling.NewModel"}}
+    with pytest.raises(InputError, match="'new'") as refused:
+        build_config(remote, Workload(model="small"))
+    assert "trust_remote_code" in refused.value.why
+
+
+@pytest.mark.parametrize(
+    ("eos", "pad"),
+    [
+        ({"eos_token_id": 7}, 7),
+        ({"eos_token_id": [7, 8]}, 7),
+        ({"eos_token_id": 100_000}, 0),
+        ({"eos_token_id": None}, 0),
+    ],
+    ids=str,
+)
+def test_a_decoder_without_padding_pads_with_its_end_of_text(eos: dict[str, Any], pad: int) -> None:
+    llama = {**BERT, "model_type": "llama", **eos}
+    assert build_config(llama, Workload(model="small")).pad_token_id == pad
+    assert build_config({**llama, "pad_token_id": 3}, Workload(model="small")).pad_token_id == 3
+
+
+def test_t5_starts_decoding_with_padding() -> None:
+    t5 = {"model_type": "t5", "vocab_size": 100, "pad_token_id": 5}
+    assert build_config(t5, Workload(model="small")).decoder_start_token_id == 5
+    assert build_config({**t5, "decoder_start_token_id": 6}, Workload(model="small")).decoder_start_token_id == 6
+
+
+def test_of_several_classes_for_a_head_the_checkpoint_chooses() -> None:
+    funnel = {
+        "model_type": "funnel", "vocab_size": 100, "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 8,
+        "block_sizes": [1, 1],
+    }  # fmt: skip
+    assert type(build(funnel, task=Task.BASE)).__name__ == "FunnelModel"
+    chosen = build({**funnel, "architectures": ["FunnelBaseModel"]}, task=Task.BASE)
+    assert type(chosen).__name__ == "FunnelBaseModel"
+
+
 def test_a_head_that_a_model_does_not_have_is_refused_with_those_it_has() -> None:
     with pytest.raises(InputError, match="no next-sentence head") as refused:
         build({**BERT, "model_type": "roberta"}, task=Task.NEXT_SENTENCE)
