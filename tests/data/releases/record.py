@@ -4,8 +4,9 @@ From the top of a checkout, in an environment with that torch and the version of
 
     python tests/data/releases/record.py                      # writes torch-MAJOR.MINOR.json beside this script
     python tests/data/releases/record.py --list               # the workloads
-    python tests/data/releases/record.py --events NAME ...    # prints their timelines, to compare two releases' with diff
-    python tests/data/releases/record.py --differences        # which workloads differ between the files, and in what
+    python tests/data/releases/record.py --events NAME ...    # their timelines, to compare two releases' with diff
+    python tests/data/releases/record.py --differences        # which workloads differ between the files, in what
+    python tests/data/releases/record.py --facts-of 2.11 NAME ...  # this torch with 2.11's row of releases.py
 
 When the simulation changes on purpose, the first line is run once in an environment of each release that has a file.
 """
@@ -76,8 +77,9 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "gpt2, bf16, 9.0", _case("gpt2", "9.0", precision=BF16)
     for rate in (0.0, 0.125):  # the configs' default is 0.1
         yield f"fp16, 9.0, dropout {rate}", _attention("9.0", rate, 4)
-    for heads, rate, capability in ((1, 0.0, "9.0"), (1, 0.0, "10.0"), (1, 0.1, "8.0"), (1, 0.1, "8.6"), (2, 0.1, "7.5")):
-        yield f"fp16, {capability}, heads of {256 // heads}, dropout {rate}", _attention(capability, rate, heads, 256)
+    for heads, rate, capability in ((1, 0.0, "9.0"), (1, 0.0, "10.0"), (1, 0.1, "8.0"), (1, 0.1, "8.6")):
+        yield f"fp16, {capability}, heads of 256, dropout {rate}", _attention(capability, rate, heads, 256)
+    yield "fp16, 7.5, heads of 128, dropout 0.1", _attention("7.5", 0.1, 2, 256)
     yield "fp16, 8.0, heads of 20, padded", _attention("8.0", 0.1, 4, 80, padded=True)
     yield "fp32, 7.5, 30 tokens, padded", _case("bert", padded=True, seq_length=30)
     yield "fp32, 7.5, eager", _case("bert", attention=Attention.EAGER)
@@ -96,9 +98,8 @@ def _cases() -> Iterator[tuple[str, Case]]:
         yield f"fp16, 8.0, {task.value}", _case("bert", "8.0", precision=FP16, task=task)
     yield "fp16, 7.5, 3 micro-batches", _case("bert", precision=FP16, gradient_accumulation_steps=3)
     yield "fp32, 7.5, evaluation", _case("bert", evaluate=True, eval_samples=20)
-    yield "bf16, 8.0, evaluation, masked-lm", _case(
-        "bert", "8.0", precision=BF16, evaluate=True, eval_samples=20, task=Task.MASKED_LM
-    )
+    evaluated = {"evaluate": True, "eval_samples": 20, "task": Task.MASKED_LM}
+    yield "bf16, 8.0, evaluation, masked-lm", _case("bert", "8.0", precision=BF16, **evaluated)
     yield "weights in bfloat16, 8.0", _case("bert", "8.0", dtype=Dtype.BFLOAT16)
     yield "fp32, 7.5, label smoothing", _case("bert", label_smoothing_factor=0.1)
     yield "fp32, 7.5, loop by hand", _case("bert", loop=Loop.CUSTOM, max_grad_norm=0.0)
@@ -135,8 +136,8 @@ def _request(case: Case) -> Request:
 def summary_of(examination: Examination) -> dict[str, Any]:
     """What is compared: peaks in bytes, of each phase too, and digests of every event in order.
 
-    ``bytes`` is a digest of the births and deaths alone, with the phases that they fall in; ``blocks`` of what was born:
-    operator, dtype, shape, category and module.
+    ``bytes`` is a digest of the births and deaths alone, with the phases that they fall in; ``blocks`` of what was
+    born: operator, dtype, shape, category and module.
     """
     peak, timeline = peak_of(examination), examination.timeline
     phases = [f"{use.step} {use.name} {use.peak_allocated_bytes}" for use in phases_of(examination)]
@@ -182,6 +183,24 @@ def read_all() -> dict[str, dict[str, Any]]:
     return {release: json.loads(files[release].read_text(encoding="utf-8")) for release in ordered}
 
 
+def summaries_with_facts_of(release: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the installed torch gives with another release's row of ``probes/simulated/releases.py``.
+
+    Nothing may have imported the simulated probe before: its modules look up the row when they are imported.
+    """
+    from memdoctor.probes.simulated import releases
+
+    releases.INSTALLED = releases.release_of(release)
+    from memdoctor.probes.simulated.probe import simulate
+
+    found = {}
+    for name in names:
+        request = _request(CASES[name])
+        examination = simulate(request.workload, request.device, request.facts.config, request.facts.source)
+        found[name] = summary_of(examination)
+    return found
+
+
 def differences() -> dict[tuple[str, str, str], list[str]]:
     """By workload and two releases that follow one another, the keys in which their summaries differ."""
     files = read_all()
@@ -203,7 +222,8 @@ def events_of(examination: Examination) -> Iterator[str]:
         for event in timeline.events[phase.begin : phase.end]:
             block = timeline.blocks[event.block]
             shape = "x".join(map(str, block.shape))
-            yield f"{event.delta_bytes:+d} #{event.block} {block.op} {block.dtype} {shape} {block.category.value} {block.module}"
+            facts = f"{block.op} {block.dtype} {shape} {block.category.value} {block.module}"
+            yield f"{event.delta_bytes:+d} #{event.block} {facts}"
 
 
 def main() -> None:
@@ -212,6 +232,7 @@ def main() -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--list", action="store_true", help="the workloads' names")
     choice.add_argument("--events", nargs="+", metavar="NAME", choices=CASES, help="print these workloads' timelines")
+    choice.add_argument("--facts-of", nargs="+", metavar=("RELEASE", "NAME"), help="another release's facts")
     choice.add_argument("--differences", action="store_true", help="compare the recorded files")
     arguments = parser.parse_args()
     if arguments.list:
@@ -219,6 +240,9 @@ def main() -> None:
     elif arguments.events:
         for name, examination in examine(arguments.events).items():
             print(f"== {name}", *events_of(examination), sep="\n")
+    elif arguments.facts_of:
+        release, *names = arguments.facts_of
+        print(json.dumps(summaries_with_facts_of(release, names)))
     elif arguments.differences:
         for (name, older, newer), keys in differences().items():
             print(f"{older} to {newer}: {name}: {', '.join(keys)}")
