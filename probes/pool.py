@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from memdoctor.codec import examination_from_json, to_json
-from memdoctor.errors import MemdoctorError, WorkerError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerError
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
@@ -101,12 +101,13 @@ class Pool:
         return [result for result in results if isinstance(result, Examination)]
 
     def attempt(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination | MemdoctorError]:
-        """As :meth:`examine`, with the error of a request in place of its examination.
+        """As :meth:`examine`, with its error in place of the examination of a request that cannot be probed.
 
         Raises:
+            WorkerError: a worker died, hung or was killed.
             Bug: a worker met an error that is ours.
         """
-        return self._run(requests, on_done, (MemdoctorError,))
+        return self._run(requests, on_done, (InputError, MeasureError))
 
     def _run(
         self, requests: Sequence[Request], on_done: Done | None, spared: tuple[type[MemdoctorError], ...]
@@ -122,7 +123,7 @@ class Pool:
             (of_call, index), outcome = self._finished.get()
             if of_call != call:  # left over from a call that failed
                 continue
-            if isinstance(outcome, Exception) and not isinstance(outcome, spared):
+            if isinstance(outcome, Exception) and (not isinstance(outcome, spared) or isinstance(outcome, WorkerError)):
                 self._forget_waiting()
                 raise outcome
             results[index] = outcome

@@ -6,8 +6,9 @@ from typing import Any
 
 import rich_click as click
 
-from memdoctor.cli.options import DEVICE, OUTPUT, POSITIVE, TOP, WORKLOAD, asked, options
+from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, write_all
+from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
 
 
 @click.command("probe")

@@ -179,12 +179,15 @@ def record(
 
 
 def _refusal(error: Exception) -> MeasureError | None:
-    """An error of the model's code, or in a library that it called; ``None`` where it is ours."""
-    lines = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_TORCH)]
-    theirs = lines and not lines[-1].filename.startswith(_OWN)
-    if not theirs:
+    """An error of the model's code, or of torch when the model called it; ``None`` where it is ours.
+
+    Between the model and torch lie our dispatch modes: an error that comes out of torch through them is the model's.
+    """
+    lines = traceback.extract_tb(error.__traceback__)
+    theirs = [line for line in lines if not line.filename.startswith((_TORCH, _OWN))]
+    if not theirs or lines[-1].filename.startswith(_OWN):
         return None
-    what = f"the model's code refuses the training step, at {Path(lines[-1].filename).name}:{lines[-1].lineno}"
+    what = f"the model's code refuses the training step, at {Path(theirs[-1].filename).name}:{theirs[-1].lineno}"
     return MeasureError(what, why=" ".join(f"{type(error).__name__}: {error}".split()))
 
 

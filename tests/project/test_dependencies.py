@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCE = ("memdoctor", "probes", "reports")
 TESTS = ("tests",)
-OPTIMIZERS = ("apollo", "bitsandbytes", "galore", "lomo", "torchao")  # imported where they are asked for
+EXTRAS = ("apollo", "bitsandbytes", "galore", "lomo", "torchao", "peft")  # imported where they are asked for
 
 
 def imports_of(folders: tuple[str, ...]) -> set[str]:
@@ -47,7 +47,7 @@ def declared(*extras: str) -> set[str]:
     return {canonical(requirement) for group in groups for requirement in group}
 
 
-@pytest.mark.parametrize(("folders", "extras"), [(SOURCE, OPTIMIZERS), (TESTS, ("dev",))], ids=["source", "tests"])
+@pytest.mark.parametrize(("folders", "extras"), [(SOURCE, EXTRAS), (TESTS, ("dev",))], ids=["source", "tests"])
 def test_every_import_is_declared(folders: tuple[str, ...], extras: tuple[str, ...]) -> None:
     providers = packages_distributions()
     undeclared = {

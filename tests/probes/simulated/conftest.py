@@ -10,7 +10,7 @@ import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,7 +108,7 @@ def train() -> Callable[..., Run]:
 
 @pytest.fixture(scope="session")
 def probe() -> Callable[..., Examination]:
-    """``probe(config, capability=..., steps=..., total_bytes=..., **workload)``: a model, each kind probed once."""
+    """``probe(config, capability=..., steps=..., ..., **workload)``: a model, each kind probed once."""
     from memdoctor.probes.simulated.probe import simulate
 
     done: dict[str, Examination] = {}
@@ -119,13 +119,15 @@ def probe() -> Callable[..., Examination]:
         capability: str = "7.5",
         steps: int = 2,
         total_bytes: int = TIB,
+        alloc_conf: str = "",
         **workload: Any,
     ) -> Examination:
-        key = json.dumps([config, capability, steps, total_bytes, workload], sort_keys=True)
+        key = json.dumps([config, capability, steps, total_bytes, alloc_conf, workload], sort_keys=True)
         if key not in done:
             gc.freeze()
             settings = Workload(**{"model": config["model_type"], "batch_size": 2, "seq_length": 32, **workload})
-            done[key] = simulate(settings, card(capability, total_bytes), config, "a test", steps)
+            device = replace(card(capability, total_bytes), alloc_conf=alloc_conf)
+            done[key] = simulate(settings, device, config, "a test", steps)
         return done[key]
 
     return probe_model

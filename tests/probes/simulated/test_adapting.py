@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
 from memdoctor.errors import InputError, MeasureError
-from memdoctor.records import Examination, Precision, Task
+from memdoctor.probes.notes import notes_of
+from memdoctor.probes.simulated.probe import record
+from memdoctor.records import Examination, Precision, Task, Workload
 
 F32 = 4
 WIDTH, INNER, LAYERS, ROWS, LENGTH = 64, 256, 2, 2, 32
@@ -133,3 +140,32 @@ def test_a_precision_that_the_card_does_not_have_is_said(
 ) -> None:
     notes = probe(small_bert(num_hidden_layers=1), capability=capability, steps=1, **settings).provenance.notes
     assert [note in text for text in notes] == ([] if note is None else [True])
+
+
+def test_what_reentrant_checkpointing_cuts_off_is_told(make_card: Callable[..., Any]) -> None:
+    """With frozen embeddings nothing that enters a checkpoint needs a gradient, so what is inside gets none."""
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.layer, self.head = nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+            self.words.requires_grad_(False)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            hidden = checkpoint(self.layer, self.words(ids), use_reentrant=True)
+            return self.head(hidden).sum()
+
+    def trained(workload: Workload) -> tuple[str, ...]:
+        with FakeTensorMode() as fake:
+            model = Encoder()
+        batch = {"ids": torch.zeros(2, 3, dtype=torch.long)}
+        recording = record(workload, make_card(), model, fake, lambda workload, number: batch, 1)
+        return notes_of(workload, make_card(), model, recording.without_gradient)
+
+    plain = Workload(model="toy", optimizer="sgd")
+    told = "2 of 4 trained tensors get no gradient and are not trained, first layer.weight"
+    assert trained(plain) == (told,)
+    asked = replace(plain, gradient_checkpointing=True, use_reentrant=True)
+    assert trained(asked) == (
+        f"reentrant checkpointing cuts off what lies before the first input that requires a gradient: {told}",
+    )
