@@ -23,6 +23,7 @@ SCRIPT = Path(__file__).parents[1] / "data" / "releases" / "record.py"
 LARGER_WORKSPACE = 33_554_432 - 8_519_680
 DROPOUT = "cuDNN attention is passed over for a dropout of 0.1, which is no multiple of 1/16"
 WORKSPACE = "cuBLAS has a workspace of 32 MiB on this compute capability too"
+GROUPS = "memory-efficient attention takes queries that share keys"
 HEADS = "cuDNN attention trains heads of 256 on compute capability 10 too"
 
 
@@ -55,6 +56,7 @@ DIFFERENCES: dict[tuple[str, str, str], Difference] = {
     ("fp32, 10.0", "2.11", "2.13"): larger_workspace("memory-efficient"),
     ("fp16, 12.0", "2.11", "2.13"): larger_workspace("flash"),
     ("fp16, 11.0", "2.13", "2.14"): larger_workspace("flash"),
+    ("llama, fp32, 7.5", "2.13", "2.14"): Difference(why=(GROUPS,), attention=("math", "memory-efficient")),
     ("fp16, 10.0, heads of 256, dropout 0.0", "2.13", "2.14"): Difference(why=(HEADS,), attention=("flash", "cudnn")),
 }
 

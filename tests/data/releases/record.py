@@ -50,6 +50,7 @@ FAMILIES: dict[str, Mapping[str, Any]] = {
         "vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 514, "pad_token_id": 0,
         "bos_token_id": 1, "eos_token_id": 2,
     },
+    "llama": {**SIZES, "num_key_value_heads": 2},  # two heads of queries share one of keys
 }  # fmt: skip
 
 
