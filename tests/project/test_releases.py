@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "data" / "releases" / "record.py"
+INSTALLED = ".".join(version("torch").split(".")[:2])
 LARGER_WORKSPACE = 33_554_432 - 8_519_680
 DROPOUT = "cuDNN attention is passed over for a dropout of 0.1, which is no multiple of 1/16"
 WORKSPACE = "cuBLAS has a workspace of 32 MiB on this compute capability too"
@@ -59,6 +60,8 @@ DIFFERENCES: dict[tuple[str, str, str], Difference] = {
     ("llama, fp32, 7.5", "2.13", "2.14"): Difference(why=(GROUPS,), attention=("math", "memory-efficient")),
     ("fp16, 10.0, heads of 256, dropout 0.0", "2.13", "2.14"): Difference(why=(HEADS,), attention=("flash", "cudnn")),
 }
+# Up to 2.13 the shape function of memory-efficient attention's backward does not know of shared keys.
+OWN_SHAPES = {"llama, fp32, 7.5"}
 
 
 def _load() -> ModuleType:
@@ -96,13 +99,12 @@ def test_there_is_a_file_of_each_release_that_is_tested_with_all_workloads() -> 
 
 
 def test_the_installed_release_gives_what_was_recorded() -> None:
-    release = ".".join(version("torch").split(".")[:2])
-    if release not in FILES:
-        pytest.skip(f"no file of torch {release}: {', '.join(FILES)} are recorded")
-    if FILES[release]["transformers"] != version("transformers"):
-        pytest.skip(f"recorded with transformers {FILES[release]['transformers']}, not {version('transformers')}")
+    if INSTALLED not in FILES:
+        pytest.skip(f"no file of torch {INSTALLED}: {', '.join(FILES)} are recorded")
+    if FILES[INSTALLED]["transformers"] != version("transformers"):
+        pytest.skip(f"recorded with transformers {FILES[INSTALLED]['transformers']}, not {version('transformers')}")
     fresh = {name: record.summary_of(found) for name, found in record.examine(list(record.CASES)).items()}
-    recorded = FILES[release]["workloads"]
+    recorded = FILES[INSTALLED]["workloads"]
     assert [name for name in fresh if fresh[name] != recorded[name]] == []
 
 
@@ -127,9 +129,11 @@ def test_a_difference_is_what_it_is_said_to_be(name: str, older: str, newer: str
 @pytest.mark.parametrize("release", FILES)
 def test_the_facts_of_a_release_explain_all_that_is_its_own(release: str) -> None:
     """Any torch, with the row of another in ``releases.py``, gives what that other one gives: nothing else differs."""
+    if release == INSTALLED:
+        pytest.skip("its facts are those that a fresh simulation has anyway")
     if {content["transformers"] for content in FILES.values()} != {version("transformers")}:
         pytest.skip(f"the files were not recorded with transformers {version('transformers')}")
-    names = sorted({name for name, *releases in DIFFERENCES if release in releases})
+    names = sorted({name for name, *releases in DIFFERENCES if release in releases and name not in OWN_SHAPES})
     command = [sys.executable, SCRIPT, "--facts-of", release, *names]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     fresh = json.loads(done.stdout.splitlines()[-1])
