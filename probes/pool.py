@@ -31,8 +31,9 @@ MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save 
 
 
 # Nothing is computed in a worker, so its math libraries need no threads. TorchScript, in models of older releases of
-# transformers, makes real tensors beside the fake ones: as plain Python the same functions run.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"}
+# transformers, makes real tensors beside the fake ones: as plain Python the same functions run. Some models go through
+# a set of strings (ModernBERT's kinds of layers), whose order is another in each process unless hashes are fixed.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0", "PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def choose_kernel(
     dropout: float,
     lengths: tuple[int, int] = (128, 128),
     causal: bool = False,
+    grouped: bool = False,
     release: Release = INSTALLED,
 ) -> Kernel:
     """The kernel that CUDA picks for a training step (``select_sdp_backend``, with its order of preference).
@@ -57,6 +58,7 @@ def choose_kernel(
         dropout: probability of attention dropout.
         lengths: rows of queries and of keys.
         causal: ``is_causal``, which takes the place of a mask.
+        grouped: heads of queries share heads of keys and values (``enable_gqa``).
         release: of PyTorch.
     """
     if _takes_cudnn(dtype, head, capability, dropout, lengths, release):
@@ -64,6 +66,8 @@ def choose_kernel(
     if not masked and not (causal and lengths[0] != lengths[1]) and _takes_flash(dtype, head, capability, dropout):
         return Kernel.FLASH
     low, high = EFFICIENT_CAPABILITIES
+    if grouped and not release.efficient_takes_groups:
+        return Kernel.MATH
     if low <= capability <= high and not (dtype is torch.bfloat16 and capability < (8, 0)):
         alignment = gemm_alignment(dtype, capability)
         if dtype is not torch.float64 and all(size % alignment == 0 for size in head):
@@ -184,7 +188,7 @@ class SimulatedAttention:
             return Kernel.MATH
         kernel = choose_kernel(
             query.dtype, (query.shape[-1], value.shape[-1]), mask is not None, self.capability, dropout=dropout,
-            lengths=(query.shape[2], key.shape[2]), causal=causal,
+            lengths=(query.shape[2], key.shape[2]), causal=causal, grouped=query.shape[1] != key.shape[1],
         )  # fmt: skip
         if kernel is Kernel.EFFICIENT and INSTALLED.efficient_checks_offsets and self.capability >= (8, 0):
             alignment = gemm_alignment(query.dtype, self.capability)

@@ -241,7 +241,8 @@ def _note_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
 @cache
 def _manner(func: Any) -> tuple[bool, bool]:
     repeatable = not {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(func.tags)
-    return repeatable, torch.Tag.out in func.tags or func.overloadpacket.__name__ in _OVERWRITES
+    has_out = any(argument.is_out for argument in func._schema.arguments)  # its tag has other names in other releases
+    return repeatable, has_out or func.overloadpacket.__name__ in _OVERWRITES
 
 
 def _as_fake(value: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:

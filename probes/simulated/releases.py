@@ -32,6 +32,8 @@ class Release:
             CublasHandlePool.cpp: what the compiled function compares ``major`` with).
         efficient_checks_offsets: memory-efficient attention wants aligned storage offsets on 8.0 and newer
             (``check_data_ptr_alignment_mem_efficient``).
+        efficient_takes_groups: memory-efficient attention takes queries that share keys (``q_heads_per_kv`` in
+            mem_eff_attention/kernel_backward.h; before, no ``supports_gqa`` in ``can_use_mem_efficient_attention``).
         casts_rms_norm: autocast runs rms_norm in fp32 (``AT_FORALL_FP32`` in autocast_mode.h).
     """
 
@@ -39,19 +41,32 @@ class Release:
     cudnn_heads: CudnnHeads
     cublas_32_mib: tuple[int, ...]
     efficient_checks_offsets: bool
+    efficient_takes_groups: bool
     casts_rms_norm: bool
 
 
 RELEASES = {
     # cuDNN 9.19
-    (2, 11): Release(False, CudnnHeads.HOPPER, (9,), efficient_checks_offsets=False, casts_rms_norm=False),
+    (2, 11): Release(
+        False, CudnnHeads.HOPPER, (9,), efficient_checks_offsets=False, efficient_takes_groups=False,
+        casts_rms_norm=False,
+    ),
     # cuDNN 9.20
-    (2, 12): Release(True, CudnnHeads.HOPPER, (9, 10, 12), efficient_checks_offsets=False, casts_rms_norm=True),
+    (2, 12): Release(
+        True, CudnnHeads.HOPPER, (9, 10, 12), efficient_checks_offsets=False, efficient_takes_groups=False,
+        casts_rms_norm=True,
+    ),
     # cuDNN 9.20
-    (2, 13): Release(True, CudnnHeads.HOPPER, (9, 10, 12), efficient_checks_offsets=True, casts_rms_norm=True),
+    (2, 13): Release(
+        True, CudnnHeads.HOPPER, (9, 10, 12), efficient_checks_offsets=True, efficient_takes_groups=False,
+        casts_rms_norm=True,
+    ),
     # cuDNN 9.24
-    (2, 14): Release(True, CudnnHeads.LISTED, (9, 10, 11, 12), efficient_checks_offsets=True, casts_rms_norm=True),
-}
+    (2, 14): Release(
+        True, CudnnHeads.LISTED, (9, 10, 11, 12), efficient_checks_offsets=True, efficient_takes_groups=True,
+        casts_rms_norm=True,
+    ),
+}  # fmt: skip
 
 
 def release_of(version: str) -> Release:

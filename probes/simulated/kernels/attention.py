@@ -130,6 +130,8 @@ def efficient_backward_scratch(heads: Heads, copied: int, capability: tuple[int,
 
     Heads up to 64 have one kernel each. Above, the first that fits the card's shared memory runs, which is not
     known here: the one that takes most is counted. ``copied`` is the bytes of the gradient where it is not contiguous.
+    Where queries share keys (torch 2.14), every head of queries writes gradients of key and value of its own, which
+    are summed at the end (``grad_key_ptr`` of kernel_backward.h): taken to live until the operator returns.
     """
     plans = [_backward_by(kernel, heads, copied, capability) for kernel in _kernels(heads, capability)]
     return max(plans, key=lambda plan: plan.peak)
@@ -155,9 +157,14 @@ def _backward_by(kernel: _Backward, heads: Heads, copied: int, capability: tuple
     in_registers = heads.half and kernel.head <= kernel.queries  # kOutputInRF
     computes_delta = heads.half and (in_registers or not (7, 0) <= capability < (7, 5))  # kKernelComputesDelta
     workspace = _workspace_bytes(kernel, heads, capability, in_registers=in_registers)
+    expanded = heads.batch * heads.keys * heads.count * heads.itemsize if heads.key_heads != heads.count else 0
+    grouped = (
+        Piece("grad_k of each head", expanded * heads.size),
+        Piece("grad_v of each head", expanded * heads.value_size),
+    )
     return Scratch(
         before=((Piece("grad_out", copied),),),
-        after=(_delta(heads, by_kernel=computes_delta), (Piece("workspace", workspace),)),
+        after=(grouped, _delta(heads, by_kernel=computes_delta), (Piece("workspace", workspace),)),
     )
 
 

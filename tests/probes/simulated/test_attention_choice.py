@@ -202,6 +202,24 @@ def test_flash_wants_values_as_wide_as_keys() -> None:
     assert choose_kernel(torch.float16, (64, 32), False, (8, 0), dropout=BERT_DROPOUT) is E
 
 
+@pytest.mark.parametrize(
+    ("capability", "dtype", "kernels"),
+    [
+        ("7.5", "fp32", (M, M, M, E)),
+        ("8.0", "fp32", (M, M, M, E)),
+        ("7.5", "fp16", (M, M, M, E)),
+        ("8.0", "bf16", (F, F, F, F)),
+        ("9.0", "fp16", (C, C, C, C)),
+    ],
+)
+def test_queries_that_share_keys_by_release(capability: str, dtype: str, kernels: tuple[Kernel, ...]) -> None:
+    found = tuple(
+        chosen(capability, dtype, padded=False, dropout=NO_DROPOUT, grouped=True, release=release)
+        for release in RELEASES.values()
+    )
+    assert found == kernels
+
+
 def test_double_precision_is_written_out() -> None:
     assert choose_kernel(torch.float64, (64, 64), False, (8, 0), dropout=BERT_DROPOUT) is M
 

@@ -23,3 +23,4 @@ def test_what_changed_when() -> None:
     assert [row.cudnn_dropout_in_sixteenths for row in rows] == [False, True, True, True]
     assert [row.cudnn_heads for row in rows] == [CudnnHeads.HOPPER] * 3 + [CudnnHeads.LISTED]
     assert [row.cublas_32_mib for row in rows] == [(9,), (9, 10, 12), (9, 10, 12), (9, 10, 11, 12)]
+    assert [row.efficient_takes_groups for row in rows] == [False, False, False, True]

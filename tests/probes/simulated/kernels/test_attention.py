@@ -130,6 +130,16 @@ def test_efficient_backward_copies_a_gradient_that_is_not_contiguous() -> None:
     assert scratch.before == ((Piece("grad_out", 4096),),)
 
 
+def test_efficient_backward_of_shared_keys_makes_gradients_for_each_head_of_queries() -> None:
+    heads = replace(HALF, size=32, value_size=64, key_heads=4)
+    own = pieces(efficient_backward_scratch(replace(heads, key_heads=12), 0, (8, 0)))
+    shared = pieces(efficient_backward_scratch(heads, 0, (8, 0)))
+    keys = 8 * 512 * 12  # samples, keys, heads of queries
+    assert shared == [
+        Piece("grad_k of each head", keys * 32 * F16), Piece("grad_v of each head", keys * 64 * F16), *own,
+    ]  # fmt: skip
+
+
 def test_efficient_backward_of_large_heads_accumulates_keys_and_values_as_well() -> None:
     # A head of 128 on a T4 in fp16: blocks of 64 x 64 take more than blocks of 128 x 64, which keep gradients of keys
     # and values in registers. 512 / 64 = 8 splits of the keys, fewer than 200 // 4.
