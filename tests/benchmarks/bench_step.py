@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1")  # as in a worker
@@ -85,47 +86,49 @@ def estimate_memory(workload: Workload) -> float:
     return max(estimate_training_usage(total, "float32").values()) / MIB
 
 
-def measure(label: str, run: Callable[[], float], repeat: int, note: str) -> float:
-    """Print the median and the range of ``repeat`` runs after one that does not count; return the median."""
-    run()
-    seconds = []
-    for _ in range(repeat):
-        gc.collect()
-        gc.freeze()
-        started = time.perf_counter()
-        mebibytes = run()
-        seconds.append(time.perf_counter() - started)
-    median = statistics.median(seconds)
-    spread = f"({min(seconds):.2f} to {max(seconds):.2f})"
-    print(f"{label:<44} {median:5.2f} s {spread:<16} {mebibytes:8.1f} MiB  {note}", flush=True)
-    return median
+def seconds_of(run: Callable[[], float]) -> tuple[float, float]:
+    """Seconds that the run takes, and the MiB that it tells."""
+    gc.collect()
+    gc.freeze()
+    started = time.perf_counter()
+    mebibytes = run()
+    return time.perf_counter() - started, mebibytes
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure in rounds, so that what else the machine does falls on all alike, and print medians and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
-    repeat = parser.parse_args().repeat
-
-    def step(label: str, workload: Workload) -> float:
-        return measure(label, lambda: ours(workload), repeat, "reserved")
-
-    base = step("one step, BERT-base, 8 x 512", Workload(model=BASE))
-    large = step("one step, BERT-large, 8 x 512", Workload(model=LARGE))
-    small = step("one step, BERT-base, 1 x 64", Workload(model=BASE, batch_size=1, seq_length=64))
-    huge = step("one step, BERT-base, 512 x 512", Workload(model=BASE, batch_size=512))
-    print(f"{'BERT-large to BERT-base':<44} {large / base:5.2f}")
-    print(f"{'512 x 512 to 1 x 64':<44} {huge / small:5.2f}")
-    workload = Workload(model=BASE)
-    tracked = measure(
-        "torch MemTracker, BERT-base, 8 x 512", lambda: mem_tracker(workload), repeat,
-        "no allocator, no CUDA kernels, no clipping, no context",
-    )  # fmt: skip
-    measure(
-        "accelerate estimate-memory, BERT-base", lambda: estimate_memory(workload), repeat,
-        "weights, gradients and Adam only; knows no batch and no length",
-    )  # fmt: skip
-    print(f"{'MemTracker to ours':<44} {tracked / base:5.2f}")
+    rounds = parser.parse_args().repeat
+    base = Workload(model=BASE)
+    runs: dict[str, tuple[Callable[[], float], str]] = {
+        "one step, BERT-base, 8 x 512": (lambda: ours(base), "reserved"),
+        "one step, BERT-large, 8 x 512": (lambda: ours(Workload(model=LARGE)), "reserved"),
+        "one step, BERT-base, 1 x 64": (lambda: ours(replace(base, batch_size=1, seq_length=64)), "reserved"),
+        "one step, BERT-base, 512 x 512": (lambda: ours(replace(base, batch_size=512)), "reserved"),
+        "torch MemTracker, BERT-base, 8 x 512": (
+            lambda: mem_tracker(base), "without allocator, CUDA's kernels and workspaces, clipping, context",
+        ),
+        "accelerate estimate-memory, BERT-base": (
+            lambda: estimate_memory(base), "weights, gradients and Adam only; knows no batch and no length",
+        ),
+    }  # fmt: skip
+    for run, _ in runs.values():
+        run()  # imports, and caches of shapes, are left out
+    taken: dict[str, list[float]] = {label: [] for label in runs}
+    told: dict[str, float] = {}
+    for _ in range(rounds):
+        for label, (run, _) in runs.items():
+            seconds, told[label] = seconds_of(run)
+            taken[label].append(seconds)
+    for label, (_, note) in runs.items():
+        values = taken[label]
+        spread = f"({min(values):.2f} to {max(values):.2f})"
+        print(f"{label:<40} {statistics.median(values):6.2f} s {spread:<17} {told[label]:9.1f} MiB  {note}")
+    labels = list(runs)
+    for one, other in ((1, 0), (3, 2), (4, 0)):
+        ratios = [a / b for a, b in zip(taken[labels[one]], taken[labels[other]], strict=True)]
+        print(f"{labels[one]} to {labels[other]}: {statistics.median(ratios):.2f}")
 
 
 if __name__ == "__main__":
