@@ -11,6 +11,7 @@ import torch
 
 from memdoctor.errors import MeasureError
 from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.trainer_habits import DIVIDES_LABEL_COUNT
 from memdoctor.records import Loop, Precision
 
 IGNORED = -100  # label of what carries none (transformers)
@@ -44,7 +45,7 @@ def count_items(model: torch.nn.Module, batches: Sequence[Batch]) -> torch.Tenso
     if "labels" not in batches[0] or not _accepts_loss_arguments(model):
         return None
     total: Any = sum(batch["labels"].ne(IGNORED).sum() for batch in batches)
-    counted = total / 1  # the number of devices that share the batch
+    counted = total / 1 if DIVIDES_LABEL_COUNT else total
     assert isinstance(counted, torch.Tensor)
     return counted
 

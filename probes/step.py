@@ -20,6 +20,7 @@ from memdoctor.errors import MeasureError
 from memdoctor.probes.evaluation import evaluate
 from memdoctor.probes.forward import compute_loss, count_items
 from memdoctor.probes.job import Batch, Job, Watch
+from memdoctor.probes.trainer_habits import TAKES_NORM_WITHOUT_CLIPPING
 from memdoctor.records import Loop, PhaseName
 
 
@@ -70,7 +71,7 @@ class _TrainerLoop:
 
     @property
     def clips(self) -> bool:
-        return True  # max_grad_norm 0 clips to infinity: the norm is wanted for the log
+        return self.job.workload.max_grad_norm > 0 or TAKES_NORM_WITHOUT_CLIPPING  # then it clips to infinity
 
     def count(self, batches: list[Batch]) -> None:
         self.items = count_items(self.job.model, batches)

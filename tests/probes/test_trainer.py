@@ -28,6 +28,8 @@ from memdoctor.probes.tracker import Tracker, watching
 from memdoctor.records import Attention, PhaseName, Precision, Task, Workload
 
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
+if tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 3):
+    pytest.skip("the Trainer before 5.3 makes a new running loss each time, of 4 bytes", allow_module_level=True)
 
 BERT = {
     "model_type": "bert", "vocab_size": 100, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -186,7 +188,7 @@ def same(seen: Lives, expected: Lives, precision: Precision) -> None:
     """Alike until the Trainer was stopped; what our loop keeps dies when it returns."""
     step, end = seen[: len(expected)], seen[len(expected) :]
     assert all(nbytes < 0 for _, nbytes in end)
-    assert sum(nbytes for _, nbytes in end) > -1000
+    assert sum(nbytes for _, nbytes in end) > -2000
     if precision is Precision.BF16:
         assert in_any_order(step) == in_any_order(expected)
     else:
