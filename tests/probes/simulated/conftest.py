@@ -84,7 +84,7 @@ def train() -> Callable[..., Run]:
     """``train(make_model, batch, capability=..., steps=..., **workload)``: train a toy that returns its loss."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from memdoctor.probes.simulated.probe import record
+    from memdoctor.probes.simulated.recording import record
 
     def train_toy(
         make_model: Callable[[], torch.nn.Module],

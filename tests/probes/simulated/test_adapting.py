@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from memdoctor.errors import InputError, MeasureError
 from memdoctor.probes.notes import notes_of
-from memdoctor.probes.simulated.probe import record
+from memdoctor.probes.simulated.recording import record
 from memdoctor.records import Examination, Precision, Task, Workload
 
 F32 = 4

@@ -1,0 +1,163 @@
+"""A model is moved to the simulated GPU and trained there, all of it watched."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from memdoctor.errors import MeasureError, MemdoctorError
+from memdoctor.probes import STEPS
+from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.moving import move
+from memdoctor.probes.optimizers import build_optimizer, updates_in_backward
+from memdoctor.probes.simulated import known
+from memdoctor.probes.simulated.gpu import Gpu, registered
+from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
+from memdoctor.probes.simulated.optimizers import standing_in
+from memdoctor.probes.simulated.processors import processors_of
+from memdoctor.probes.simulated.timelines import with_allocator
+from memdoctor.probes.simulated.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
+from memdoctor.probes.step import train
+from memdoctor.probes.tracker import Mark, Tracker, watching
+from memdoctor.records import Device, Loop, Outcome, PhaseName, Precision, Timeline, Workload
+
+Batches = Callable[[Workload, int], Batch]
+"""Makes the real CPU tensors of a batch for a workload and a seed."""
+
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent.parent)
+_AUTOCAST_DTYPES = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+# The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
+_HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen of a run, and the parameters that are trained and got no gradient."""
+
+    timeline: Timeline
+    outcome: Outcome
+    without_gradient: tuple[str, ...]
+
+
+def record(
+    workload: Workload,
+    device: Device,
+    model: torch.nn.Module,
+    fake: FakeTensorMode,
+    batches: Batches,
+    steps: int = STEPS,
+) -> Recording:
+    """Move ``model`` from the host to a simulated ``device`` and train it there, all of it watched.
+
+    The model's parameters are fake tensors of ``fake`` on the CPU; called with a batch it returns a loss, or what
+    holds one. ``batches(workload, number)`` gives the real CPU tensors of one batch. Of ``workload``, what concerns
+    the training loop is used; the model is taken as it is.
+
+    Raises:
+        MeasureError: the model's code refuses the step or asks for data.
+    """
+    gpu = registered()
+    gpu.attention.begin(device.capability)
+    clock = ModuleClock()
+    cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
+    kernels = scratch_of_kernels(device.capability, processors_of(device.name, device.capability))
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels)
+    gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
+    with (
+        _no_collection(), standing_in(workload.optimizer, gpu.device), fake, tracker, known.KnownValues(tracker),
+        watching(tracker, clock, model),
+    ):  # fmt: skip
+        tracker.begin(0, PhaseName.SETUP)
+        move(model, gpu.device)
+        mark_model(model, tracker)
+        if updates_in_backward(workload.optimizer):
+            mark_gradients_at_birth(model, tracker)
+        job = _job(workload, model, fake, gpu, batches)
+        watch = TrackingWatch(tracker, clock, job.scaler)
+        if updates_in_backward(workload.optimizer):
+            watch.without_gradient = []  # they are gone by then
+        try:
+            train(job, watch, steps)
+        except MemdoctorError:
+            raise
+        except Exception as error:
+            refused = _refusal(error)
+            if refused is None:
+                raise
+            raise refused from error
+        tracker.finish()
+    timeline, outcome = with_allocator(tracker, device)
+    return Recording(timeline, outcome, tuple(watch.without_gradient or ()))
+
+
+def _refusal(error: Exception) -> MeasureError | None:
+    """An error of the model's code, or of torch when the model called it; ``None`` where it is ours.
+
+    Between the model and torch lie our dispatch modes: an error that comes out of torch through them is the model's.
+    """
+    lines = traceback.extract_tb(error.__traceback__)
+    theirs = [line for line in lines if not line.filename.startswith((_TORCH, _OWN))]
+    if not theirs or lines[-1].filename.startswith(_OWN):
+        return None
+    what = f"the model's code refuses the training step, at {Path(theirs[-1].filename).name}:{theirs[-1].lineno}"
+    return MeasureError(what, why=" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _job(
+    workload: Workload,
+    model: torch.nn.Module,
+    fake: FakeTensorMode,
+    gpu: Gpu,
+    batches: Batches,
+) -> Job:
+    numbers = count(1)
+
+    def next_batch(rows: int) -> Batch:
+        with _disable_current_modes():
+            real = batches(replace(workload, batch_size=rows), next(numbers))
+        return {name: _on_gpu(value, fake, gpu.device) for name, value in real.items()}
+
+    def autocast() -> AbstractContextManager[Any]:
+        dtype = _AUTOCAST_DTYPES.get(workload.precision)
+        return torch.autocast(gpu.device.type, dtype=dtype) if dtype else nullcontext()
+
+    scaler = torch.amp.GradScaler(gpu.device.type, enabled=workload.precision is Precision.FP16)
+    optimizer = build_optimizer(
+        workload.optimizer, model, optim_args=workload.optim_args, target_modules=workload.optim_target_modules,
+        gradient_accumulation_steps=workload.gradient_accumulation_steps, loss_scaling=scaler.is_enabled(),
+        grouped=workload.loop is Loop.TRAINER,
+    )  # fmt: skip
+    return Job(workload, model, optimizer, next_batch, autocast, scaler)
+
+
+def _on_gpu(value: torch.Tensor, fake: FakeTensorMode, torch_device: torch.device) -> torch.Tensor:
+    moved = fake.from_tensor(value).to(torch_device)
+    if not value.is_floating_point():
+        known.remember(moved, value)
+    return moved
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's cyclic collector runs when it likes; without it the same workload gives the same bytes."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

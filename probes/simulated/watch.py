@@ -1,0 +1,67 @@
+"""Tells the tracker whose each tensor is, as the training step goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from memdoctor.probes.job import Batch
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.optimizers import state_tensors
+from memdoctor.probes.tracker import Mark, Tracker
+from memdoctor.records import PhaseName
+
+
+@dataclass(slots=True)
+class TrackingWatch:
+    """Tells the tracker what the training step shows of phases and owners."""
+
+    tracker: Tracker
+    clock: ModuleClock
+    scaler: torch.amp.GradScaler
+    without_gradient: list[str] | None = None  # after the first backward
+
+    def begin(self, step: int, name: PhaseName) -> None:
+        self.clock.leave()
+        self.tracker.begin(step, name)
+
+    def inputs(self, batch: Batch) -> None:
+        for tensor in batch.values():
+            self.tracker.mark(tensor, Mark.INPUT)
+
+    def gradients(self, model: torch.nn.Module) -> None:
+        missing = []
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                self.tracker.mark(parameter.grad, Mark.GRADIENT)
+            elif parameter.requires_grad:
+                missing.append(name)
+        if self.without_gradient is None:
+            self.without_gradient = missing
+        for name in ("_scale", "_growth_tracker"):  # a scaler that is off has neither
+            kept = getattr(self.scaler, name, None)
+            if isinstance(kept, torch.Tensor):
+                self.tracker.mark(kept, Mark.BUFFER)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for tensor in state_tensors(optimizer):
+            self.tracker.mark(tensor, Mark.OPTIMIZER_STATE)
+
+    def empty_cache(self) -> None:
+        self.tracker.empty_cache()
+
+
+def mark_model(model: torch.nn.Module, tracker: Tracker) -> None:
+    """Parameters and buffers, which are on the device already."""
+    for parameter in model.parameters():
+        tracker.mark(parameter, Mark.PARAMETER)
+    for buffer in model.buffers():
+        tracker.mark(buffer, Mark.BUFFER)
+
+
+def mark_gradients_at_birth(model: torch.nn.Module, tracker: Tracker) -> None:
+    """For optimizers that consume a gradient before backward has ended."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda p: tracker.mark(p.grad, Mark.GRADIENT))
