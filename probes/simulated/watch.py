@@ -23,14 +23,17 @@ class TrackingWatch:
     without_gradient: list[str] | None = None  # after the first backward
 
     def begin(self, step: int, name: PhaseName) -> None:
+        """A phase starts, outside any module."""
         self.clock.leave()
         self.tracker.begin(step, name)
 
     def inputs(self, batch: Batch) -> None:
+        """These tensors are the step's inputs."""
         for tensor in batch.values():
             self.tracker.mark(tensor, Mark.INPUT)
 
     def gradients(self, model: torch.nn.Module) -> None:
+        """What is in ``.grad`` is a gradient; after the first backward, note what is trained and has none."""
         missing = []
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
@@ -45,10 +48,12 @@ class TrackingWatch:
                 self.tracker.mark(kept, Mark.BUFFER)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """What the optimizer keeps."""
         for tensor in state_tensors(optimizer):
             self.tracker.mark(tensor, Mark.OPTIMIZER_STATE)
 
     def empty_cache(self) -> None:
+        """The allocator gives its unused segments back."""
         self.tracker.empty_cache()
 
 
