@@ -1,7 +1,7 @@
 """How many multiprocessors a card has: kernels size some of their buffers by it.
 
-The counts are those that ``cudaGetDeviceProperties`` reports and NVIDIA's data sheets print. A card that is not
-listed counts as the largest of its compute capability: buffers grow with the count, so none comes out too small.
+The counts are those of NVIDIA's data sheets, as remembered: none was read back from a card, and a measured one takes
+precedence. A card that is not listed counts as the largest of its compute capability: buffers grow with the count.
 """
 
 from __future__ import annotations
