@@ -1,7 +1,7 @@
 """How many multiprocessors a card has: kernels size some of their buffers by it.
 
-The counts are those of NVIDIA's data sheets, as remembered: none was read back from a card, and a measured one takes
-precedence. A card that is not listed counts as the largest of its compute capability: buffers grow with the count.
+The counts are taken to be those of NVIDIA's data sheets; none was read back from a card. One that is not listed counts
+as the largest of its compute capability: buffers grow with the count, so none comes out too small.
 """
 
 from __future__ import annotations
