@@ -196,6 +196,9 @@ def ran_out_at(examination: Examination) -> RanOutAt | None:
         op=block.op,
         requested_bytes=outcome.requested_bytes,
         free_bytes=outcome.free_bytes,
+        segment_bytes=outcome.segment_bytes,
+        allocated_bytes=outcome.allocated_bytes,
+        reserved_bytes=outcome.reserved_bytes,
         message=_out_of_memory_message(outcome, examination.device),
     )
 

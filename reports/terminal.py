@@ -59,8 +59,6 @@ def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
     print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
     if diagnosis.ran_out is not None:
         print_labelled(out, "where", _ran_out(diagnosis.ran_out))
-        if diagnosis.ran_out.message:
-            print_labelled(out, "message", diagnosis.ran_out.message)
     print_labelled(out, "why", why)
     print_labelled(out, "peak", _peak(diagnosis))
     out.print(_where(diagnosis, out.width))
@@ -146,8 +144,13 @@ def _extras(workload: Workload, alloc_conf: str) -> list[str]:
 
 
 def _ran_out(at: RanOutAt) -> str:
-    asked, free = format_bytes(at.requested_bytes), format_bytes(at.free_bytes)
-    return f"step {at.step}, {at.phase}, {at.module or at.op}: asked for {asked} with {free} free"
+    """With the figures of PyTorch's message, which is in the JSON."""
+    asked, free = format_bytes(at.segment_bytes or at.requested_bytes), format_bytes(at.free_bytes)
+    place = f"step {at.step}, {at.phase}, {at.module or at.op}: tried to allocate {asked} with {free} free"
+    if at.allocated_bytes is None or at.reserved_bytes is None:
+        return place
+    unallocated = format_bytes(at.reserved_bytes - at.allocated_bytes)
+    return f"{place}; {format_bytes(at.allocated_bytes)} allocated, {unallocated} reserved but unallocated"
 
 
 def _peak(diagnosis: Diagnosis) -> str:

@@ -168,7 +168,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanOutAt:
-    """Where the step ran out of memory: what was asked for, what the card had left, and what PyTorch would print."""
+    """Where the step ran out of memory: what was asked for, what the card had left, and what PyTorch would print.
+
+    The figures are those of :class:`memdoctor.records.RanOut`.
+    """
 
     step: int
     phase: str
@@ -176,6 +179,9 @@ class RanOutAt:
     op: str
     requested_bytes: int
     free_bytes: int
+    segment_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
     message: str = ""
 
 

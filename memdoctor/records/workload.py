@@ -114,9 +114,10 @@ class Workload:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
-        if self.dtype is Dtype.FLOAT16 and self.precision is Precision.FP16:
+        if self.dtype is not Dtype.FLOAT32 and self.precision is Precision.FP16 and not self.lora_rank:
+            # With LoRA it can: peft keeps its adapters in fp32.
             raise ValueError(
-                "dtype float16 with precision fp16 cannot be trained: GradScaler unscales no fp16 gradients"
+                f"dtype {self.dtype} with precision fp16 cannot be trained: GradScaler wants fp32 gradients"
             )
         if self.lora_rank < 0:
             raise ValueError(f"lora_rank is {self.lora_rank}, but must not be negative")

@@ -63,7 +63,7 @@ def test_every_part_of_the_card_is_shown(run: Any, saved: Any) -> None:
 
 def test_where_it_ran_out_is_shown(run: Any, large: Any) -> None:
     text = " ".join(run("report", large.path).stdout.split())
-    assert re.search(r"asked for [\d.]+ MiB with [\d.]+ MiB free", text)
+    assert re.search(r"tried to allocate [\d.]+ MiB with [\d.]+ MiB free", text)
 
 
 def test_top_lists_so_many_tensors(run: Any, main_job: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from memdoctor.records import Diagnosis, Examination, Verdict
 from memdoctor.reports.terminal import describe_change, print_diagnosis, print_repeats, print_toggles
+from memdoctor.units import MIB
 
 View = Callable[..., str]
 MOST_LINES = 25
@@ -88,10 +89,15 @@ def test_no_changes_print_nothing(view: View, diagnosis: Diagnosis) -> None:
 
 
 def test_where_it_ran_out_is_told_when_it_did(view: View, diagnosis: Diagnosis) -> None:
-    assert "step 1, forward, net.layer.6.act: asked for 100.00 MiB with 90.00 MiB free" in words(
+    assert "step 1, forward, net.layer.6.act: tried to allocate 100.00 MiB with 90.00 MiB free" in words(
         view(print_diagnosis, diagnosis)
     )
-    assert "asked for" not in view(print_diagnosis, replace(diagnosis, ran_out=None))
+    assert "tried to allocate" not in view(print_diagnosis, replace(diagnosis, ran_out=None))
+    assert diagnosis.ran_out is not None
+    full = replace(diagnosis.ran_out, segment_bytes=120 * MIB, allocated_bytes=900 * MIB, reserved_bytes=910 * MIB)
+    assert "120.00 MiB with 90.00 MiB free; 900.00 MiB allocated, 10.00 MiB reserved but unallocated" in words(
+        view(print_diagnosis, replace(diagnosis, ran_out=full))
+    )
 
 
 @pytest.mark.parametrize(("most", "said"), [(2, "fits is 2"), (None, "no batch fits")])
