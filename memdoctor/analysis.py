@@ -17,6 +17,7 @@ from memdoctor.records import (
     ModuleUse,
     Peak,
     Phase,
+    PhaseName,
     PhaseUse,
     RanOut,
     RanOutAt,
@@ -175,8 +176,10 @@ def verdict_of(examination: Examination) -> Verdict:
     parameters = sum(_elements(group) for group in groups if group.category is Category.PARAMETERS)
     arithmetic = _arithmetic([group for group in groups if group.category is cause], parameters)
     margin = f"{format_bytes(abs(parts.free))} {'to spare' if parts.free >= 0 else 'too much'}"
+    gathers = peak.phase == PhaseName.EVALUATION
+    phase = f"{peak.phase}, which gathers the predictions of all samples" if gathers else peak.phase
     sentence = (
-        f"{'Fits' if fits else 'Does not fit'}, {margin}: the peak is in {peak.phase}, and {share:.0f} % of it is "
+        f"{'Fits' if fits else 'Does not fit'}, {margin}: the peak is in {phase}, and {share:.0f} % of it is "
         f"{cause.value.replace('_', ' ')}, {format_bytes(held[cause])}{arithmetic}."
     )
     return Verdict(fits=fits, headroom_bytes=parts.free, cause=cause.value, sentence=sentence)

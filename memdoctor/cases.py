@@ -127,13 +127,26 @@ def _check_size(facts: ModelFacts, batch: int, length: int) -> None:
 def _alloc_conf(said: str | None) -> tuple[str, tuple[str, ...]]:
     """The allocator's settings: those asked for, else those that PyTorch would read from the environment."""
     if said is not None:
-        parse_alloc_conf(said)
+        _check_alloc_conf(said, "--cuda-alloc-conf")
         return said, ()
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):  # PyTorch's own order, from 2.9 on
         if conf := os.environ.get(name, ""):
-            parse_alloc_conf(conf)
+            _check_alloc_conf(conf, name)
             return conf, (f"{name}={conf}",)
     return "", ()
+
+
+def _check_alloc_conf(conf: str, source: str) -> None:
+    try:
+        settings = parse_alloc_conf(conf)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error.what}", why=error.why, hint=error.hint) from error
+    if settings.memory_fraction < 1:
+        raise UsageError(
+            f"{source}: per_process_memory_fraction cannot be probed yet",
+            why="what the process may not have would be no part of the card that is shown",
+            hint="--memory with what it may have and the context",
+        )
 
 
 def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...]]:

@@ -8,24 +8,25 @@ from typing import Any
 
 import torch
 
-from memdoctor.errors import InputError, UsageError
+from memdoctor.errors import InputError
 from memdoctor.probes.moving import movable
 from memdoctor.records import Task, Workload
 
 # peft.TaskType; a model of one of these keeps its new head trainable by itself.
 _PEFT_TASKS = {
     Task.SEQUENCE_CLASSIFICATION: "SEQ_CLS", Task.TOKEN_CLASSIFICATION: "TOKEN_CLS",
-    Task.QUESTION_ANSWERING: "QUESTION_ANS", Task.BASE: "FEATURE_EXTRACTION",
+    Task.QUESTION_ANSWERING: "QUESTION_ANS", Task.BASE: "FEATURE_EXTRACTION", Task.CAUSAL_LM: "CAUSAL_LM",
+    Task.SEQ2SEQ_LM: "SEQ_2_SEQ_LM",
 }  # fmt: skip
-_PRETRAINED_HEADS = (Task.MASKED_LM,)  # whose heads come with the checkpoint, and stay frozen under LoRA
+# Heads that come with the checkpoint, and stay frozen under LoRA.
+_PRETRAINED_HEADS = (Task.MASKED_LM, Task.NEXT_SENTENCE)
 
 
 def adapt(model: torch.nn.Module, workload: Workload) -> torch.nn.Module:
     """The model with the workload's LoRA, checkpointing and frozen parameters, in the order in which scripts do it.
 
     Raises:
-        InputError: the model has no such switch or module, or nothing is left to train.
-        UsageError: LoRA without peft.
+        InputError: the model has no such switch or module, nothing is left to train, or peft is not installed.
     """
     if workload.lora_rank:
         model = _with_lora(model, workload)
@@ -44,13 +45,18 @@ def _with_lora(model: Any, workload: Workload) -> torch.nn.Module:
     try:
         import peft
     except ImportError as error:
-        raise UsageError("--lora-rank needs peft", why=str(error), hint="pip install peft") from error
+        what = "LoRA needs peft, which is not installed"
+        raise InputError(
+            what, why=str(error), hint="pip install peft, which memdoctor's extra [peft] asks for"
+        ) from error
+    targets = list(workload.lora_target_modules)
+    ours = hasattr(model, "config")  # a module of the user's own has its tasks and heads to itself
     config = peft.LoraConfig(
         r=workload.lora_rank,
         lora_dropout=workload.lora_dropout,
-        target_modules=list(workload.lora_target_modules) or None,
-        task_type=_PEFT_TASKS.get(workload.task),
-        modules_to_save=_new_head(model, workload),
+        target_modules="all-linear" if targets == ["all-linear"] else targets or None,
+        task_type=_PEFT_TASKS.get(workload.task) if ours else None,
+        modules_to_save=_new_head(model, workload) if ours else None,
     )
     try:
         with movable():
@@ -115,4 +121,5 @@ def _freeze(model: torch.nn.Module, workload: Workload) -> None:
         for parameter in matched:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError("nothing is left to train: --freeze matches every parameter", hint="freeze fewer of them")
+        why = "--freeze matches every parameter" if workload.freeze else "no parameter requires a gradient"
+        raise InputError(f"nothing is left to train: {why}", hint="freeze fewer of them")

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from memdoctor.errors import MeasureError
-from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.adapting import base_of
+from memdoctor.probes.job import Batch, Job, told_as_the_models
 from memdoctor.probes.trainer_habits import DIVIDES_LABEL_COUNT
 from memdoctor.records import Loop, Precision
 
@@ -18,11 +19,11 @@ IGNORED = -100  # label of what carries none (transformers)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def compute_loss(job: Job, batch: Batch, items: torch.Tensor | None) -> tuple[torch.Tensor, Any]:
-    """The loss of one micro-batch, and the model's outputs.
+def compute_loss(job: Job, batch: Batch, items: torch.Tensor | None, *, passes: int = 1) -> tuple[torch.Tensor, Any]:
+    """The loss of one micro-batch, and the model's outputs, those of each pass where there are several.
 
-    The model is called ``forward_passes`` times before the losses are added up. ``items`` is the number of labels
-    of the step, from :func:`count_items`.
+    The model is called ``passes`` times before the losses are added up. ``items`` is the number of labels of the
+    step, from :func:`count_items`.
 
     Raises:
         MeasureError: there is no loss in what the model returned.
@@ -32,7 +33,7 @@ def compute_loss(job: Job, batch: Batch, items: torch.Tensor | None) -> tuple[to
     labels = inputs.pop("labels", None) if smoothing else None
     if items is not None:
         inputs["num_items_in_batch"] = items
-    outputs = [_call(job, inputs) for _ in range(job.workload.forward_passes)]
+    outputs = [_call(job, inputs) for _ in range(passes)]
     losses = [_loss_of(out) if labels is None else _smoothed(job, out, labels, items) for out in outputs]
     loss = losses[0]
     for other in losses[1:]:
@@ -51,7 +52,7 @@ def count_items(model: torch.nn.Module, batches: Sequence[Batch]) -> torch.Tenso
 
 
 def _accepts_loss_arguments(model: Any) -> bool:
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft
+    inner = base_of(model)
     said = getattr(inner, "accepts_loss_kwargs", None)
     if said is not None:
         return bool(said)
@@ -62,7 +63,7 @@ def _accepts_loss_arguments(model: Any) -> bool:
 def _call(job: Job, inputs: Mapping[str, Any]) -> Any:
     positional = [value for name, value in inputs.items() if name.isdigit()]
     named = {name: value for name, value in inputs.items() if not name.isdigit()}
-    with job.autocast():
+    with job.autocast(), told_as_the_models():
         outputs = job.model(*positional, **named)
     if job.workload.precision is not Precision.FP32 and job.workload.loop is Loop.TRAINER:
         return _to_fp32(outputs)  # accelerate's ConvertOutputsToFp32
@@ -102,7 +103,7 @@ def _smoothed(job: Job, outputs: Any, labels: torch.Tensor, items: torch.Tensor 
     keywords: dict[str, Any] = {}
     if "num_items_in_batch" in inspect.signature(smoother.__call__).parameters:  # transformers 5.24
         keywords["num_items_in_batch"] = items
-    shifts = type(job.model).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+    shifts = type(base_of(job.model)).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
     loss = smoother(outputs, labels, shift_labels=shifts, **keywords)
     assert isinstance(loss, torch.Tensor)
     return loss

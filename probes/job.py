@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +13,20 @@ from memdoctor.records import PhaseName, Workload
 
 Batch = Mapping[str, torch.Tensor]
 """A model's inputs by name; those with a number for a name are positional."""
+
+
+OF_THE_MODEL = "in the model's forward or its backward"
+"""A note on exceptions that came while the model's own code ran."""
+
+
+@contextmanager
+def told_as_the_models() -> Iterator[None]:
+    """Put the note on what is raised here."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(OF_THE_MODEL)
+        raise
 
 
 class Watch(Protocol):

@@ -18,7 +18,7 @@ def notes_of(
     workload: Workload, device: Device, model: torch.nn.Module, without_gradient: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences for the report. ``without_gradient``: parameters that are trained and got no gradient."""
-    return (*_precision(workload, device), *_training(workload, model, without_gradient))
+    return (*_precision(workload, device), *_allocator(device), *_training(workload, model, without_gradient))
 
 
 def _precision(workload: Workload, device: Device) -> Iterator[str]:
@@ -32,6 +32,11 @@ def _precision(workload: Workload, device: Device) -> Iterator[str]:
             yield f"{card} has no fp16 arithmetic: fp16 saves memory and no time"
         elif capability < FP16_TENSOR_CORES:
             yield f"{card} has no tensor cores: fp16 saves memory and little or no time"
+
+
+def _allocator(device: Device) -> Iterator[str]:
+    if "garbage_collection_threshold" in device.alloc_conf:
+        yield "garbage_collection_threshold does nothing without a memory fraction, here as in PyTorch"
 
 
 def _training(workload: Workload, model: torch.nn.Module, without_gradient: Sequence[str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from memdoctor.probes.worker import error_of
 from memdoctor.records import Device, Examination, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
+_LAST_BREATH = 5.0  # seconds between a worker's last word and its end
 MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save time
 
 
@@ -233,12 +234,20 @@ class _Worker:
         self._process.kill()
 
     def _death(self, request: Request) -> WorkerError:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=_LAST_BREATH)
+        except subprocess.TimeoutExpired:  # it closed its output, and a thread of the model's keeps it alive
+            self._process.kill()
+            code = self._process.wait()
         workload = request.workload
         shape = f"batch {workload.batch_size}, length {workload.seq_length}"
         what = f"the probe of {workload.model} at {shape} did not finish"
         if self._late:
-            return WorkerError(what, why=f"it took longer than {self._time_limit:g} s", hint="a larger --time-limit")
+            return WorkerError(
+                what,
+                why=f"it took longer than {self._time_limit:g} s",
+                hint="a larger --time-limit, or less to evaluate",
+            )
         if code == -signal.SIGKILL:
             why = "its worker process was killed (SIGKILL); the system does that when the machine runs out of memory"
             return WorkerError(what, why=why, hint="free some host memory, then run it again")

@@ -19,7 +19,7 @@ import torch
 from memdoctor.errors import MeasureError
 from memdoctor.probes.evaluation import evaluate
 from memdoctor.probes.forward import compute_loss, count_items
-from memdoctor.probes.job import Batch, Job, Watch
+from memdoctor.probes.job import Batch, Job, Watch, told_as_the_models
 from memdoctor.probes.trainer_habits import TAKES_NORM_WITHOUT_CLIPPING
 from memdoctor.records import Loop, PhaseName
 
@@ -77,7 +77,9 @@ class _TrainerLoop:
         self.items = count_items(self.job.model, batches)
 
     def micro_step(self, step: int, batch: Batch) -> None:
-        loss = compute_loss(self.job, batch, self.items)[0]  # the outputs die here
+        loss = compute_loss(self.job, batch, self.items, passes=self.job.workload.forward_passes)[
+            0
+        ]  # the outputs die here
         _between(self.job, self.watch, step)
         if self.items is None:
             loss = loss / self.job.workload.gradient_accumulation_steps
@@ -110,7 +112,7 @@ class _CustomLoop:
         pass
 
     def micro_step(self, step: int, batch: Batch) -> None:
-        loss, self.outputs = compute_loss(self.job, batch, None)
+        loss, self.outputs = compute_loss(self.job, batch, None, passes=self.job.workload.forward_passes)
         self.loss = loss / self.job.workload.gradient_accumulation_steps
         del loss
         _between(self.job, self.watch, step)
@@ -137,10 +139,11 @@ def _backward(job: Job, watch: Watch, loss: torch.Tensor) -> None:
             hint="freeze less, or --no-use-reentrant",
         )
     fused = getattr(job.optimizer, "fused_backward", None)  # LOMO's; Accelerator.backward calls it in place of ours
-    if fused is not None:
-        fused(loss, job.optimizer.param_groups[0]["lr"])
-    else:
-        job.scaler.scale(loss).backward()
+    with told_as_the_models():
+        if fused is not None:
+            fused(loss, job.optimizer.param_groups[0]["lr"])
+        else:
+            job.scaler.scale(loss).backward()
     watch.gradients(job.model)
 
 

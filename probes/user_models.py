@@ -20,12 +20,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from memdoctor.errors import InputError
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.batches import make_batch
 from memdoctor.probes.job import Batch
-from memdoctor.records import Workload
+from memdoctor.probes.models import attention_of
+from memdoctor.records import Dtype, Workload
 
 _SIZES = ("batch_size", "seq_length")
 _NOT_THEIRS = ("<frozen", *(str(Path(file).parent) for file in (os.__file__, torch.__file__, __file__)))
@@ -56,7 +58,11 @@ def load(name: str, workload: Workload) -> UserModel:
         )
     if next(module.parameters(), None) is None:
         raise InputError(f"{name} returned a module without parameters", why="there is nothing to train")
-    module = module.to(getattr(torch, workload.dtype.value))
+    _check(name, module, workload)
+    if workload.dtype is not Dtype.FLOAT32:  # else the module keeps the types that it was made with
+        module = module.to(getattr(torch, workload.dtype.value))
+    if workload.output_hidden_states:
+        module.config.output_hidden_states = True  # type: ignore[union-attr]  # it has been checked
     if example is None:
         return UserModel(module, _generated(name, module))
     _normalised(name, example)  # so that a batch which is none is told before the step
@@ -70,12 +76,42 @@ def load(name: str, workload: Workload) -> UserModel:
     return UserModel(module, batches)
 
 
+def _check(name: str, module: nn.Module, workload: Workload) -> None:
+    """Refuse what cannot be simulated, and settings that are the factory's to make."""
+    attention = attention_of(module)
+    refusals = {
+        "returned a compiled or wrapped module": (
+            hasattr(module, "_orig_mod") or isinstance(module, nn.DataParallel),
+            "return the module itself; what torch.compile or several GPUs change is not simulated",
+        ),
+        "returned a module whose parameters are not there yet": (
+            any(isinstance(parameter, UninitializedParameter) for parameter in module.parameters()),
+            "call the module once on a batch before it is returned",
+        ),
+        "returned a module with sparse gradients": (
+            any(getattr(part, "sparse", False) for part in module.modules()),
+            "nn.Embedding(..., sparse=False): sparse gradients are not simulated",
+        ),
+        f"chooses its attention itself: {attention.value if attention else 'none of transformers'}": (
+            workload.attention is not None and workload.attention is not attention,
+            "leave --attn-implementation out, or choose it in the factory",
+        ),
+        "returned a module without a config": (
+            workload.output_hidden_states and not hasattr(module, "config"),
+            "leave --output-hidden-states out, and return what is to be gathered",
+        ),
+    }
+    for what, (refused, hint) in refusals.items():
+        if refused:
+            raise InputError(f"{name} {what}", hint=hint)
+
+
 def _import(name: str) -> Callable[..., Any]:
     module_name, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{module_name} cannot be imported",
             why=str(error) if isinstance(error, ModuleNotFoundError) else _told(error),
@@ -98,11 +134,11 @@ def _call(name: str, factory: Callable[..., Any], workload: Workload) -> Any:
     takes = inspect.signature(factory).parameters
     try:
         return factory(**{size: getattr(workload, size) for size in _SIZES if size in takes})
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"the factory {name} failed", why=_told(error)) from error
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """What happened, and the last line of the user's own code."""
     theirs = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_NOT_THEIRS)]
     where = f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
@@ -144,17 +180,22 @@ def _normalised(name: str, batch: Any) -> Batch:
         batch = (batch,)
     if isinstance(batch, (tuple, list)):
         batch = {str(position): value for position, value in enumerate(batch)}
-    if (
-        not isinstance(batch, Mapping)
-        or not batch
-        or not all(isinstance(item, torch.Tensor) for item in batch.values())
-    ):
+    tensors = dict(batch) if isinstance(batch, Mapping) else {}
+    wrong = {key: value for key, value in tensors.items() if not _is_data(value)}
+    if wrong or not tensors:
+        key, value = next(iter(wrong.items()), (None, batch))
+        place = "it" if key is None else repr(key)
+        what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
         raise InputError(
-            f"the batch of {name} is not made of tensors",
-            why=f"it is a {type(batch).__name__}",
+            f"the batch of {name} is not made of tensors with rows",
+            why=f"{place} is {what}",
             hint="a mapping of tensors by the names of forward's parameters, a tuple of tensors, or one tensor",
         )
-    return {str(key): value for key, value in batch.items()}
+    return {str(key): value.detach() for key, value in tensors.items()}
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
 
 
 def _resized(batch: Batch, wanted: Workload, *, rows: bool, columns: bool) -> Batch:

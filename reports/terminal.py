@@ -78,10 +78,10 @@ def _print_as_many(toggles: Sequence[Toggle], room: int, out: Console) -> None:
     """All the toggles, or where there is no room those that save most, and how many were left out."""
     shown = list(toggles)
     while len(shown) > 1 and _height(_toggles(shown), out) > room - (len(shown) < len(toggles)):
-        shown.remove(min(shown, key=lambda toggle: toggle.saves_bytes))
+        shown.remove(min(shown, key=lambda toggle: (toggle.fits, toggle.saves_bytes)))
     out.print(_toggles(shown))
     if len(shown) < len(toggles):
-        print_labelled(out, "", f"and {len(toggles) - len(shown)} more, which save less: --json")
+        print_labelled(out, "", f"and {len(toggles) - len(shown)} more, which help less: --json")
 
 
 def _height(table: Table, out: Console) -> int:
@@ -233,6 +233,9 @@ def _prediction(scaling: Scaling) -> str:
 
 def _growth(scaling: Scaling) -> str:
     most = scaling.largest_batch_that_fits
+    in_evaluation = any(p.phase == "evaluation" for p in scaling.predicted if p.batch_size == scaling.check.batch_size)
+    if in_evaluation and most is None:
+        return "no training batch makes evaluation fit: it keeps the predictions of all samples"
     fits = "no batch fits" if most is None else f"the largest that fits is {most} (predicted)"
     if most == LARGEST_BATCH:
         fits = f"even {most:,} fits (predicted)"

@@ -6,8 +6,8 @@ from typing import Any
 
 import rich_click as click
 
-from memdoctor.cli.options import DEVICE, OUTPUT, TOP, Asked, asked, options
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, write_all
+from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.workload_options import WORKLOAD
 
 
@@ -35,10 +35,6 @@ def command(**given: Any) -> None:
         print_diagnosis(diagnosis, top=ask.top)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
-        next_command(_suggestion(ask))
-
-
-def _suggestion(ask: Asked) -> str:
-    if ask.outputs:
-        return f"memdoctor report {ask.outputs[0]}"
-    return f"memdoctor diagnose --model {ask.model} -o report.json --top 10"
+        next_command(
+            f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {typed()} -o report.json"
+        )

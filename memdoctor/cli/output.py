@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -58,6 +59,19 @@ def next_command(text: str) -> None:
     click.echo(f"next: {text}", err=True)
 
 
+def typed(*left_out: str) -> str:
+    """What was typed after the command, to be typed again without these options and their values."""
+    words = iter(sys.argv[2:])
+    kept = []
+    for word in words:
+        name, separator, _ = word.partition("=")
+        if name not in left_out:
+            kept.append(word)
+        elif not separator:
+            next(words, None)
+    return shlex.join(kept)
+
+
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
     """A line on standard error that tells which probe is done: rewritten on a terminal, one at the end elsewhere."""
@@ -73,7 +87,9 @@ def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"\r\033[K{text[:width]}", nl=False, err=True)
         elif done == total:
-            click.echo(f"probed {total} workloads in {time.monotonic() - started:.0f} s", err=True)
+            click.echo(
+                f"probed {total} workload{'s' if total > 1 else ''} in {time.monotonic() - started:.0f} s", err=True
+            )
 
     if live:
         click.echo("starting torch ...", nl=False, err=True)

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, write_all
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
 
 
@@ -39,4 +39,5 @@ def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
         print_repeats(runs)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
-        next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose --model {ask.model}")
+        again = typed("--repeat", "--toggle")
+        next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {again}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import rich_click as click
 
 from memdoctor.records import Attention, Dtype, Loop, Precision, Task
 
 POSITIVE = click.IntRange(min=1)
-_SHARE = click.FloatRange(0, 1, max_open=True)
+_COUNT: dict[str, Any] = {"type": POSITIVE, "metavar": "N"}
+_PART: dict[str, Any] = {"type": click.FloatRange(0, 1, max_open=True), "metavar": "SHARE"}
 
 _model = partial(click.option, panel="Model and batch")
 _step = partial(click.option, panel="Training step")
@@ -26,12 +28,12 @@ WORKLOAD = (
     _model("--task", type=click.Choice([task.value for task in Task]), metavar="HEAD", help=(
         f"The head on the encoder: {', '.join(task.value for task in Task)}."
     )),
-    _model("--num-labels", type=POSITIVE, help="Labels of the head; choices for multiple-choice."),
+    _model("--num-labels", **_COUNT, help="Labels of the head; choices for multiple-choice."),
     _model(
-        "-b", "--batch-size", "--per-device-train-batch-size", "batch_size", type=POSITIVE,
+        "-b", "--batch-size", "--per-device-train-batch-size", "batch_size", **_COUNT,
         help="Per-device batch size.",
     ),
-    _model("-s", "--seq-length", "--max-seq-length", "seq_length", type=POSITIVE, help="Tokens in a sequence."),
+    _model("-s", "--seq-length", "--max-seq-length", "seq_length", **_COUNT, help="Tokens in a sequence."),
     _model("--padded/--no-padded", default=None, help="Whether rows of the batch are padded."),
     _model(
         "--group-by-length/--no-group-by-length", default=None, expose_value=False,
@@ -50,45 +52,48 @@ WORKLOAD = (
         "gradient_checkpointing", default=None, help="Recompute activations in backward.",
     ),
     _memory("--use-reentrant/--no-use-reentrant", default=None, help="The kind of checkpointing."),
-    _memory("--every-n-layers", type=POSITIVE, help="Checkpoint every n-th layer only."),
+    _memory("--every-n-layers", **_COUNT, help="Checkpoint every n-th layer only."),
     _memory(
         "--attn-implementation", "--attention", "attention",
         type=click.Choice([*(kind.value for kind in Attention), "flash_attention_2"]), help="As in from_pretrained.",
     ),
-    _memory("--torch-empty-cache-steps", type=POSITIVE, help="Empty the cache every n steps, after forward."),
-    _optimizer("--optim", "optimizer", metavar="NAME", help="The Trainer's name of the optimizer."),
+    _memory("--torch-empty-cache-steps", **_COUNT, help="Empty the cache every n steps, after forward."),
+    _optimizer(
+        "--optim", "optimizer", metavar="NAME",
+        help="The Trainer's name, e.g. adamw_torch_fused, adafactor, adamw_bnb_8bit.",
+    ),
     _optimizer("--optim-args", metavar="TEXT", help="As in TrainingArguments, e.g. 'momentum=0.9'."),
     _optimizer(
         "--optim-target-modules", multiple=True, metavar="NAME", help="Modules for GaLore and APOLLO. Repeatable."
     ),
     _optimizer(
-        "--max-grad-norm", type=click.FloatRange(min=0),
+        "--max-grad-norm", type=click.FloatRange(min=0), metavar="NORM",
         help="Clip gradients to this norm; 0: only take it, as the Trainer does for its log.",
     ),
-    _step("--gradient-accumulation-steps", type=POSITIVE, help="Micro-batches in an optimizer step."),
-    _step("--label-smoothing-factor", type=_SHARE, help="As in the Trainer."),
-    _step("--forward-passes", type=POSITIVE, help="Calls of the model on a batch before its one backward."),
+    _step("--gradient-accumulation-steps", **_COUNT, help="Micro-batches in an optimizer step."),
+    _step("--label-smoothing-factor", **_PART, help="As in the Trainer."),
+    _step("--forward-passes", **_COUNT, help="Calls of the model on a batch before its one backward."),
     _step(
         "--loop", type=click.Choice([loop.value for loop in Loop]),
         help="The Trainer's, or one by hand, which keeps the model's outputs.",
     ),
     _step("--set-to-none/--no-set-to-none", "zero_grad_set_to_none", default=None, help="What zero_grad does."),
     _step(
-        "--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"]),
-        help="How GPUs share the work; only single can be probed yet.",
+        "--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"]), metavar="KIND",
+        help="How GPUs share the work: single, ddp, fsdp, zero1 to zero3. Only single can be probed yet.",
     ),
-    _step("--world-size", type=POSITIVE, help="GPUs that train together."),
+    _step("--world-size", **_COUNT, help="GPUs that train together."),
     _trained("--freeze", multiple=True, metavar="PATTERN", help="Parameters not to train, e.g. '*embeddings*'."),
-    _trained("--lora-rank", type=click.IntRange(min=0), help="Train LoRA adapters of this rank (needs peft)."),
-    _trained("--lora-dropout", type=_SHARE, help="Dropout before the adapters."),
+    _trained("--lora-rank", type=click.IntRange(min=0), metavar="N", help="Train LoRA adapters of this rank."),
+    _trained("--lora-dropout", **_PART, help="Dropout before the adapters."),
     _trained("--lora-target-modules", multiple=True, metavar="NAME", help="Modules to adapt. Repeatable."),
     _evaluation("--eval/--no-eval", "evaluate", default=None, help="Evaluate after the step, as the Trainer does."),
     _evaluation(
-        "--eval-batch-size", "--per-device-eval-batch-size", "eval_batch_size", type=POSITIVE,
+        "--eval-batch-size", "--per-device-eval-batch-size", "eval_batch_size", **_COUNT,
         help="Per-device batch size of evaluation.",
     ),
-    _evaluation("--eval-samples", type=POSITIVE, help="Samples to evaluate: their predictions stay on the GPU."),
-    _evaluation("--eval-accumulation-steps", type=POSITIVE, help="Move predictions to the host every n batches."),
+    _evaluation("--eval-samples", **_COUNT, help="Samples to evaluate: their predictions stay on the GPU."),
+    _evaluation("--eval-accumulation-steps", **_COUNT, help="Move predictions to the host every n batches."),
     _evaluation("--prediction-loss-only", is_flag=True, default=None, help="Keep no predictions."),
     _evaluation("--output-hidden-states", is_flag=True, default=None, help="Return, and gather, all hidden states."),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Every tensor of a step is a fixed part plus a part per sample, so its size at any batch follows from two. What a kernel
 takes for itself is none: staging buffers grow in steps and end at what the card can work on at once. It is left out
-when sequences are compared, and taken from the target's own probe, on a line with the larger of the small batches.
+when sequences are compared, and lies on a line between the larger of the small batches and the target's own probe.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class EventModel:
 
     def __init__(self, pair: Pair, target: Examination, replayed: Replayer) -> None:
         larger = target.workload.batch_size > pair.next.workload.batch_size and aligned(pair.next, target)
-        known, template = (pair.next, target) if larger else (pair.small, pair.next)
+        template = target if larger else pair.next
         self._seq_length = pair.small.workload.seq_length
         self._timeline = template.timeline
         self._replayed = replayed
-        self._batches = (known.workload.batch_size, template.workload.batch_size)
+        self._batches = (pair.small.workload.batch_size, pair.next.workload.batch_size, template.workload.batch_size)
         self._tensors = _tensor_lines(pair, template.timeline)
-        self._scratch = _scratch_of(known.timeline, template.timeline)
+        self._scratch = _scratch_of(pair, template.timeline)
         self._made: dict[int, tuple[int, int, Need]] = {}
 
     def predict(self, batch: int) -> Prediction:
@@ -109,9 +109,11 @@ class EventModel:
         if number in self._tensors:
             fixed, each = self._tensors[number]
             return fixed + batch * each
-        first, last = self._batches
-        before, after = self._scratch[number]
-        return max(before + (after - before) * (batch - first) // (last - first), 0)
+        small, next_, last = self._batches
+        at_small, at_next, at_last = self._scratch[number]
+        if batch <= next_ or next_ == last:
+            return max(at_next + (at_next - at_small) * (batch - next_) // (next_ - small), 0)
+        return max(at_next + (at_last - at_next) * (batch - next_) // (last - next_), 0)
 
 
 def _tensor_lines(pair: Pair, template: Timeline) -> dict[int, tuple[int, int]]:
@@ -123,14 +125,14 @@ def _tensor_lines(pair: Pair, template: Timeline) -> dict[int, tuple[int, int]]:
     return dict(zip(_tensors(template), lines, strict=True))
 
 
-def _scratch_of(known: Timeline, template: Timeline) -> dict[int, tuple[int, int]]:
-    """What kernels took of each block of the template: its bytes at the smaller batch, and its own.
+def _scratch_of(pair: Pair, template: Timeline) -> dict[int, tuple[int, int, int]]:
+    """Each block of a kernel in the template: its bytes at the two small batches, and its own.
 
-    The same operator of the same module is the same kernel, by order. One that took nothing at the smaller batch is
-    counted in full from there on: never too little.
+    The same operator of the same module is the same kernel, by order. One that took nothing at a small batch took
+    nothing there.
     """
-    smaller = {key: block.bytes for key, _, block in _numbered(known)}
-    return {number: (smaller.get(key, block.bytes), block.bytes) for key, number, block in _numbered(template)}
+    small, next_ = ({key: b.bytes for key, _, b in _numbered(of.timeline)} for of in (pair.small, pair.next))
+    return {n: (small.get(key, 0), next_.get(key, 0), block.bytes) for key, n, block in _numbered(template)}
 
 
 def _numbered(timeline: Timeline) -> Iterator[tuple[tuple[str, str, int], int, Block]]:

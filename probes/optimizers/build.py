@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -52,7 +53,7 @@ def build_optimizer(
         optimizer = create_optimizer(name, model, optim_args, target_modules, gradient_accumulation_steps)
         if OPTIMIZERS[name] is TORCHAO and "block_size" in arguments:
             raise TypeError("it hands block_size on as a text, which torchao's first step does not take")
-    except (TypeError, ValueError, KeyError, NotImplementedError) as error:
+    except (TypeError, ValueError, KeyError, NotImplementedError, re.error) as error:
         raise InputError(f"the Trainer refuses these settings of optimizer {name!r}", why=str(error)) from error
     bring_forward(optimizer)
     return _as_accelerate_prepares(name, optimizer)

@@ -47,6 +47,12 @@ BAD = {
     "flash-attention-2": ((*BASE, "--attn-implementation", "flash_attention_2"), USAGE, ["flash_attention_2", "sdpa"]),
     "alloc-conf-unknown": ((*BASE, "--cuda-alloc-conf", "expandable_segment:True"), USAGE, ["expandable_segments"]),
     "alloc-conf-async": ((*BASE, "--cuda-alloc-conf", "backend:cudaMallocAsync"), USAGE, ["cudaMallocAsync"]),
+    "alloc-conf-fraction": ((*BASE, "--cuda-alloc-conf", "per_process_memory_fraction:0.5"), USAGE, ["--memory"]),
+    "alloc-conf-too-large": ((*BASE, "--cuda-alloc-conf", "large_segment_size_mb:99999999999999"), USAGE, ["size"]),
+    "target-modules-no-pattern": (
+        ("probe", *TINY, "--optim", "galore_adamw", "--optim-target-modules", "["), INPUT, ["galore_adamw"],
+    ),
+    "fp16-over-bf16": ((*BASE, "--fp16", "--dtype", "bfloat16"), USAGE, ["GradScaler"]),
     "fp16-over-fp16": ((*BASE, "--fp16", "--dtype", "float16"), USAGE, ["GradScaler"]),
     "unknown-optimizer": (("probe", *TINY, "--optim", "adamw_8bits"), INPUT, ["adamw_8bits", "adamw_bnb_8bit"]),
     "smoothing-of-1": ((*BASE, "--label-smoothing-factor", "1"), USAGE, ["--label-smoothing-factor"]),

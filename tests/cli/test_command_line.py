@@ -53,6 +53,9 @@ class Net(nn.Module):
     def forward(self, input_ids, labels):
         return nn.functional.cross_entropy(self.head(self.words(input_ids).mean(1)), labels)
 
+def wrong():
+    return Net(), {"ids": torch.zeros(1, 3, dtype=torch.long)}
+
 def make():
     return Net(), {"input_ids": torch.zeros(1, 3, dtype=torch.long), "labels": torch.zeros(1, dtype=torch.long)}
 """
@@ -251,6 +254,13 @@ def test_a_model_of_ones_own_is_diagnosed_without_what_it_does_not_allow(run: An
     assert "mine:make" in done.stdout
     assert "note    not probed: mine:make has no switch for activation checkpointing" in done.stdout
     assert "seq length 128" in done.stdout
+
+
+def test_a_batch_that_ones_own_model_does_not_take_is_told_without_a_traceback(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    done = run("probe", "--model", "mine:wrong", "-b", 2, "-s", 8, cwd=tmp_path)
+    assert done.returncode == 6
+    assert "unexpected keyword argument 'ids'" in done.stderr
 
 
 def test_repeated_and_toggled_probes_are_told(run: Any) -> None:

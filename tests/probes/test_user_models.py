@@ -14,7 +14,7 @@ from torch import nn
 from memdoctor.errors import InputError
 from memdoctor.probes.resolve import FACTORY_KEY, resolve_model
 from memdoctor.probes.user_models import UserModel, load
-from memdoctor.records import Dtype, Workload
+from memdoctor.records import Attention, Dtype, Workload
 
 
 class Classifier(nn.Module):
@@ -105,8 +105,30 @@ def test_weights_are_stored_in_the_type_that_was_asked_for(mine: ModuleType) -> 
     assert {parameter.dtype for parameter in module.parameters()} == {torch.bfloat16}
 
 
+def test_a_module_keeps_the_types_that_it_was_made_with_where_none_is_asked_for(mine: ModuleType) -> None:
+    module = made(mine, lambda: Classifier().double()).module
+    assert {parameter.dtype for parameter in module.parameters()} == {torch.float64}
+
+
+def test_settings_that_are_the_factorys_to_make_are_refused(mine: ModuleType) -> None:
+    with pytest.raises(InputError, match="chooses its attention itself") as refused:
+        made(mine, Classifier, attention=Attention.EAGER)
+    assert "--attn-implementation" in refused.value.hint
+    with pytest.raises(InputError, match="without a config"):
+        made(mine, Classifier, output_hidden_states=True)
+
+
+def test_a_batch_needs_no_gradient(mine: ModuleType) -> None:
+    batch = made(mine, lambda: (Vectors(), torch.ones(2, 4, requires_grad=True))).batches(wanted(), 0)
+    assert not batch["0"].requires_grad
+
+
 def fails() -> None:
     raise RuntimeError("no such file")
+
+
+def leaves() -> None:
+    sys.exit("no data")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +137,15 @@ def fails() -> None:
         (fails, "failed", f"{Path(__file__).name}:{fails.__code__.co_firstlineno + 1}"),
         (lambda: 3, "returned int", "a factory returns"),
         (lambda: (Classifier(), 3), "not made of tensors", "int"),
-        (lambda: (Classifier(), {"input_ids": [1]}), "not made of tensors", "dict"),
+        (lambda: (Classifier(), {"input_ids": [1]}), "not made of tensors", "'input_ids' is list"),
         (lambda: (Classifier(), {}), "not made of tensors", "dict"),
+        (lambda: (Classifier(), {"input_ids": torch.zeros(0, 3).long()}), "tensors with rows", "(0, 3)"),
+        (lambda: (Classifier(), {"input_ids": torch.eye(3).to_sparse()}), "tensors with rows", "input_ids"),
+        (lambda: (Classifier(), {"input_ids": torch.ones(1), "labels": None}), "tensors with rows", "'labels'"),
+        (lambda: nn.DataParallel(Classifier()), "wrapped module", "the module itself"),
+        (lambda: nn.LazyLinear(3), "not there yet", "call the module once"),
+        (lambda: nn.Embedding(3, 4, sparse=True), "sparse gradients", "sparse=False"),
+        (leaves, "failed", "SystemExit: no data"),
         (Vectors, "no batch", "takes x"),
         (nn.ReLU, "without parameters", "nothing to train"),
         (lambda depth: Classifier(), "failed", "depth"),

@@ -96,7 +96,13 @@ def _is_power_of_two(number: int) -> bool:
 
 
 def _mebibytes(field: str) -> Callable[[str, str], Options]:
-    return lambda key, value: {field: _number(key, value) * _MIB}
+    def read(key: str, value: str) -> Options:
+        size = _number(key, value) * _MIB
+        if size > _LARGEST_SIZE:
+            raise _refused(key, value, "it is more bytes than a size can say", f"{key}:{_EXAMPLES.get(key, '1')}")
+        return {field: size}
+
+    return read
 
 
 def _field_flag(field: str) -> Callable[[str, str], Options]:

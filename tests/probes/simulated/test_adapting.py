@@ -41,6 +41,8 @@ def lora() -> None:
         ({"lora_target_modules": ("query",)}, LAYERS * 2 * (4 * WIDTH) + 2 * WIDTH + 2),
         ({"lora_target_modules": ("query", "intermediate.dense")}, LAYERS * 4 * (3 * WIDTH + INNER) + 2 * WIDTH + 2),
         ({"task": Task.MASKED_LM}, LAYERS * 2 * 2 * (4 * WIDTH)),  # a head that comes with the checkpoint
+        ({"task": Task.CAUSAL_LM}, LAYERS * 2 * 2 * (4 * WIDTH)),
+        ({"task": Task.NEXT_SENTENCE}, LAYERS * 2 * 2 * (4 * WIDTH)),
         ({"task": Task.MULTIPLE_CHOICE}, LAYERS * 2 * 2 * (4 * WIDTH) + WIDTH + 1),
     ],
 )

@@ -172,6 +172,11 @@ def test_the_loss_alone_keeps_no_predictions(train: Callable[..., Any]) -> None:
     assert born == [2 * ROWS * F32, 3 * ROWS * F32]  # the losses, one a sample
 
 
+def test_evaluation_calls_the_model_once_for_a_batch(train: Callable[..., Any]) -> None:
+    once, twice = evaluated(train), evaluated(train, forward_passes=2)
+    assert [block.shape for block in once.born("evaluation")] == [block.shape for block in twice.born("evaluation")]
+
+
 def test_the_last_batch_of_evaluation_is_what_is_left(small_bert: Any, probed: Any) -> None:
     run = probed(small_bert(), steps=1, evaluate=True, eval_batch_size=4, eval_samples=10)
     rows_seen = {block.shape[0] for block in run.born("evaluation") if block.shape[1:] == (32,)}
