@@ -12,6 +12,8 @@ from memdoctor.analysis import peak_of
 from memdoctor.probes.simulated.allocator.replay import replay
 from memdoctor.records import Event, Examination, PhaseLine, Scaling
 from memdoctor.scaling import LARGEST_BATCH, Need, aligned, scaling_of
+from memdoctor.scaling.events import EventModel
+from memdoctor.scaling.pair import Pair
 
 LIMIT = 9_000  # what the allocator can reserve on the card of the builder
 PARAMETERS, STATE, SAMPLE, PASSING = 1_000, 2_000, 100, 40
@@ -227,3 +229,44 @@ def test_a_size_that_vanishes_at_a_smaller_batch_does_not_stop_the_prediction(
     scaling = scaling_of(at(2), at(3), at(4), on_the_allocator)
     (one,) = (prediction for prediction in scaling.predicted if prediction.batch_size == 1)
     assert one.allocated_bytes == 1_000
+
+
+# What kernels take for themselves
+
+
+@pytest.fixture
+def with_scratch(new_recording: Callable[[], Any]) -> Step:
+    """A step whose kernel takes 50 bytes a sample up to batch 4 and no more after; below batch 2 it takes nothing."""
+
+    def at(batch: int) -> Examination:
+        tape = new_recording()
+        tape.phase(1, "forward")
+        kept = tape.birth(SAMPLE * batch)
+        tape.phase(1, "backward")
+        if batch > 1:
+            tape.death(tape.birth(50 * min(batch, 4), "workspace", op="aten.sum: staging buffer"))
+        tape.death(kept)
+        made: Examination = tape.examination(batch_size=batch, total=1_000_000)
+        return made
+
+    return at
+
+
+def test_steps_that_differ_in_what_kernels_take_are_aligned(with_scratch: Step) -> None:
+    assert aligned(with_scratch(1), with_scratch(2))
+
+
+@pytest.mark.parametrize(
+    ("batch", "scratch"),
+    [
+        (2, 100), (3, 150),  # what was probed
+        (8, 200),  # the target's own
+        (5, 150 + (200 - 150) * 2 // 5),  # on the line between 3 and 8
+        (13, 150 + (200 - 150) * 10 // 5),  # and beyond: not too little
+    ],
+)  # fmt: skip
+def test_what_kernels_take_lies_between_the_small_batches_and_the_target(
+    with_scratch: Step, batch: int, scratch: int
+) -> None:
+    model = EventModel(Pair(with_scratch(2), with_scratch(3)), with_scratch(8), asked)
+    assert model.predict(batch).allocated_bytes == SAMPLE * batch + scratch
