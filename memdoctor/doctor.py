@@ -18,7 +18,17 @@ from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Exami
 from memdoctor.scaling import Need, aligned, scaling_of
 from memdoctor.storage import read_document
 
-__all__ = ["Case", "conclude", "describe", "diagnose", "load_examination", "open_case", "parse_change", "probe"]
+__all__ = [
+    "Case",
+    "assumed_of",
+    "conclude",
+    "describe",
+    "diagnose",
+    "load_examination",
+    "open_case",
+    "parse_change",
+    "probe",
+]
 
 Progress = Callable[[int, int, str], None]
 """Told how many probes are done, how many there are, and what the last one was."""
@@ -60,7 +70,7 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
         provenance=replace(diagnosis.provenance, notes=(*diagnosis.provenance.notes, *refused)),
         scaling=scaling,
         toggles=tuple(_toggle(target, change, examination) for change, examination in toggled),
-        assumed=_assumed(case, target),
+        assumed=assumed_of(case, target),
     )
 
 
@@ -166,7 +176,7 @@ def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Nee
     return Need(False, lambda: replay_on_the_smallest(events, settings, clears).peak_reserved)
 
 
-def _assumed(case: Case, target: Examination) -> tuple[str, ...]:
+def assumed_of(case: Case, target: Examination) -> tuple[str, ...]:
     """What was assumed, with the attention that the model chose for itself."""
     chosen = target.workload.attention
     return case.assumed if case.workload.attention or chosen is None else (*case.assumed, f"attention {chosen.value}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import rich_click as click
@@ -34,7 +35,8 @@ def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
     if ask.as_json:
         print_json(document)
     else:
-        print_diagnosis(doctor.conclude(runs[0]), top=ask.top)
+        diagnosis = doctor.conclude(runs[0])
+        print_diagnosis(replace(diagnosis, assumed=doctor.assumed_of(case, runs[0])), top=ask.top)
         print_toggles(toggled)
         print_repeats(runs)
     write_all(ask.outputs, document, force=ask.force)

@@ -41,10 +41,13 @@ WORKLOAD = (
     ),
     _memory("--fp16/--no-fp16", "fp16", default=None, help="Autocast to fp16, with loss scaling."),
     _memory("--bf16/--no-bf16", "bf16", default=None, help="Autocast to bf16."),
-    _memory("--precision", type=click.Choice([item.value for item in Precision]), help="The same in one word."),
     _memory(
-        "--dtype", type=click.Choice([dtype.value for dtype in Dtype]),
-        help="What the weights are stored in, as in from_pretrained.",
+        "--precision", type=click.Choice([item.value for item in Precision]), metavar="WORD",
+        help="The same in one word: fp32, fp16 or bf16.",
+    ),
+    _memory(
+        "--dtype", type=click.Choice([dtype.value for dtype in Dtype]), metavar="TYPE",
+        help="What the weights are stored in: float32, float16 or bfloat16.",
     ),
     _memory(
         "--gradient-checkpointing/--no-gradient-checkpointing",
@@ -55,7 +58,8 @@ WORKLOAD = (
     _memory("--every-n-layers", **_COUNT, help="Checkpoint every n-th layer only."),
     _memory(
         "--attn-implementation", "--attention", "attention",
-        type=click.Choice([*(kind.value for kind in Attention), "flash_attention_2"]), help="As in from_pretrained.",
+        type=click.Choice([*(kind.value for kind in Attention), "flash_attention_2"]), metavar="KIND",
+        help="As in from_pretrained: eager or sdpa.",
     ),
     _memory("--torch-empty-cache-steps", **_COUNT, help="Empty the cache every n steps, after forward."),
     _optimizer(
@@ -74,8 +78,8 @@ WORKLOAD = (
     _step("--label-smoothing-factor", **_PART, help="As in the Trainer."),
     _step("--forward-passes", **_COUNT, help="Calls of the model on a batch before its one backward."),
     _step(
-        "--loop", type=click.Choice([loop.value for loop in Loop]),
-        help="The Trainer's, or one by hand, which keeps the model's outputs.",
+        "--loop", type=click.Choice([loop.value for loop in Loop]), metavar="LOOP",
+        help="trainer, or custom: one by hand, which keeps the model's outputs.",
     ),
     _step("--set-to-none/--no-set-to-none", "zero_grad_set_to_none", default=None, help="What zero_grad does."),
     _step(

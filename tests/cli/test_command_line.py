@@ -219,7 +219,8 @@ def test_a_diagnosis_succeeds_whatever_the_verdict(run: Any) -> None:
     assert ESCAPE not in done.stdout
     assert "what if" in done.stdout
     assert "no batch fits" in done.stdout
-    assert "next: memdoctor" in done.stderr
+    again = "--model prajjwal1/bert-tiny -b 4 -s 32 --gpu T4 --memory '180 MiB'"  # what was asked, not the defaults
+    assert f"next: memdoctor diagnose {again} -o report.json" in done.stderr
     assert len(done.stdout.splitlines()) <= MOST_LINES
 
 
@@ -270,3 +271,6 @@ def test_repeated_and_toggled_probes_are_told(run: Any) -> None:
     assert "the same bytes" in done.stdout
     assert "fp16" in done.stdout
     assert "probed 3 workloads" in done.stderr
+    assert "precision fp32" in done.stdout  # it was assumed
+    again = "--model prajjwal1/bert-tiny -b 1 -s 16"  # without what a diagnosis does not take
+    assert done.stderr.rstrip().endswith(f"next: memdoctor diagnose {again}")
