@@ -185,8 +185,14 @@ DIFFERENT = {
 }
 
 
+def _family(name: str) -> Any:
+    """A family; where it is known to differ, the test must fail, so that the list stays true."""
+    reason = DIFFERENT.get(name)
+    return name if reason is None else pytest.param(name, marks=pytest.mark.xfail(reason=reason, raises=AssertionError))
+
+
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("model_type", sorted(FAMILIES.keys() - DIFFERENT.keys()))
+@pytest.mark.parametrize("model_type", [_family(name) for name in sorted(FAMILIES)])
 def test_fake_and_real_tensors_live_alike(model_type: str, padded: bool) -> None:
     assert_the_same(model_type, None, "sgd", padded=padded)
 
