@@ -77,9 +77,8 @@ class _TrainerLoop:
         self.items = count_items(self.job.model, batches)
 
     def micro_step(self, step: int, batch: Batch) -> None:
-        loss = compute_loss(self.job, batch, self.items, passes=self.job.workload.forward_passes)[
-            0
-        ]  # the outputs die here
+        passes = self.job.workload.forward_passes
+        loss = compute_loss(self.job, batch, self.items, passes=passes)[0]  # the outputs die here
         _between(self.job, self.watch, step)
         if self.items is None:
             loss = loss / self.job.workload.gradient_accumulation_steps
