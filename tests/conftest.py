@@ -24,6 +24,7 @@ os.environ.update(
     HF_HUB_CACHE=str(Path(os.devnull) / "hub"),  # a model in the developer's cache must not decide a test
     HF_HUB_OFFLINE="1",
     OMP_NUM_THREADS="1",  # test processes already share the cores
+    PYTORCH_JIT="0",  # as in a worker: older transformers' DeBERTa is TorchScript
 )
 
 settings.register_profile("memdoctor", parent=settings(), deadline=None)  # a busy machine is not a failure
