@@ -11,11 +11,11 @@ import torch
 
 from memdoctor.errors import MeasureError
 from memdoctor.probes.adapting import base_of
+from memdoctor.probes.batches import IGNORED
 from memdoctor.probes.job import Batch, Job, told_as_the_models
 from memdoctor.probes.trainer_habits import DIVIDES_LABEL_COUNT
 from memdoctor.records import Loop, Precision
 
-IGNORED = -100  # label of what carries none (transformers)
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -65,6 +65,8 @@ def _call(job: Job, inputs: Mapping[str, Any]) -> Any:
     named = {name: value for name, value in inputs.items() if not name.isdigit()}
     with job.autocast(), told_as_the_models():
         outputs = job.model(*positional, **named)
+    if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (Mapping, type)):
+        outputs = {item.name: getattr(outputs, item.name) for item in dataclasses.fields(outputs)}
     if job.workload.precision is not Precision.FP32 and job.workload.loop is Loop.TRAINER:
         return _to_fp32(outputs)  # accelerate's ConvertOutputsToFp32
     return outputs
@@ -80,8 +82,6 @@ def _to_fp32(value: Any) -> Any:
 
 def _loss_of(outputs: Any) -> torch.Tensor:
     """``outputs.loss``; a model without a head is trained on the mean of its first output."""
-    if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (Mapping, type)):
-        outputs = {item.name: getattr(outputs, item.name) for item in dataclasses.fields(outputs)}
     candidates = outputs
     if isinstance(outputs, Mapping):
         candidates = [outputs["loss"]] if outputs.get("loss") is not None else list(outputs.values())

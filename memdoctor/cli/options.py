@@ -95,11 +95,6 @@ class Asked:
     quiet: bool
     top: int
 
-    @property
-    def model(self) -> str:
-        """The model's name as it was typed."""
-        return str(self.case["model"])
-
 
 def asked(given: dict[str, Any]) -> Asked:
     """From the options of ``WORKLOAD``, :data:`DEVICE`, :data:`OUTPUT` and :data:`TOP`.

@@ -111,17 +111,12 @@ def _refusal(error: Exception) -> MeasureError | None:
     lines = traceback.extract_tb(error.__traceback__)
     theirs = [line for line in lines if not line.filename.startswith((_TORCH, _OWN))]
     of_the_model = theirs or OF_THE_MODEL in getattr(error, "__notes__", ())
-    if not of_the_model or _is_ours(lines[-1].filename):
+    if not of_the_model or lines[-1].filename.startswith(_OWN):
         return None
     where = f"at {Path(theirs[-1].filename).name}:{theirs[-1].lineno}" if theirs else OF_THE_MODEL
     why = " ".join(f"{type(error).__name__}: {error}".split())
     hint = "write x.device, of an input or a parameter, in place of a device by name" if "cuda" in why else ""
     return MeasureError(f"the model's code refuses the training step, {where}", why=why, hint=hint)
-
-
-def _is_ours(filename: str) -> bool:
-    """Calling the model and its backward is ours to do, and what goes wrong with the call itself is not ours."""
-    return filename.startswith(_OWN) and not filename.endswith(("forward.py", "step.py"))
 
 
 def _job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -170,6 +171,23 @@ def test_the_loss_alone_keeps_no_predictions(train: Callable[..., Any]) -> None:
     run = evaluated(train, prediction_loss_only=True)
     born = [block.bytes for block in run.born("evaluation") if block.op == "aten.cat.default"]
     assert born == [2 * ROWS * F32, 3 * ROWS * F32]  # the losses, one a sample
+
+
+@dataclass
+class Told:
+    loss: torch.Tensor
+    logits: torch.Tensor
+    state: torch.Tensor
+
+
+def test_outputs_may_be_fields_as_well_as_items(train: Callable[..., Any]) -> None:
+    class Fields(Head):
+        def forward(self, x: torch.Tensor) -> Told:  # type: ignore[override]
+            return Told(**super().forward(x))
+
+    settings = {"evaluate": True, "eval_batch_size": ROWS, "eval_samples": BATCHES * ROWS}
+    items, fields = train(Head, rows(), **settings), train(Fields, rows(), **settings)
+    assert items.timeline.in_use() == fields.timeline.in_use()
 
 
 def test_evaluation_calls_the_model_once_for_a_batch(train: Callable[..., Any]) -> None:
