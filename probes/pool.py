@@ -24,17 +24,23 @@ from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerErr
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
-from memdoctor.records import Device, Examination, Workload
+from memdoctor.records import Backend, Device, Examination, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
 _LAST_BREATH = 5.0  # seconds between a worker's last word and its end
 MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save time
 
 
-# Nothing is computed in a worker, so its math libraries need no threads. TorchScript, in models of older releases of
-# transformers, makes real tensors beside the fake ones: as plain Python the same functions run. Some models go through
-# a set of strings (ModernBERT's kinds of layers), whose order is another in each process unless hashes are fixed.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0", "PYTHONHASHSEED": "0"}
+# Some models go through a set of strings (ModernBERT's kinds of layers), whose order is another in each process unless
+# hashes are fixed. Nothing is computed where the step is simulated, so math libraries need no threads there; and
+# TorchScript, in models of older releases of transformers, makes real tensors beside the fake ones: as plain Python
+# the same functions run.
+_REAL = {"PYTHONHASHSEED": "0"}
+_ENVIRONMENTS = {
+    Backend.SIMULATED: {**_REAL, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"},
+    Backend.GPU: _REAL,
+    Backend.CPU: _REAL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +66,13 @@ _Outcome = tuple[_Ticket, Examination | Exception]
 class Pool:
     """Worker processes for as long as the context lasts; they start with the first requests and stay for the next.
 
-    Leaving the context ends them, whatever they do.
+    Leaving the context ends them, whatever they do: what they held of a GPU is free then. A process that has seen the
+    simulated GPU cannot use a real one, so a pool is of one ``backend``. Real steps run one after another: two at
+    once would share the card or the cores, and each would tell of both.
     """
 
-    def __init__(self, *, time_limit: float = TIME_LIMIT) -> None:
+    def __init__(self, backend: Backend = Backend.SIMULATED, *, time_limit: float = TIME_LIMIT) -> None:
+        self._backend = backend
         self._time_limit = time_limit
         self._calls = 0
         self._workers: list[_Worker] = []
@@ -117,8 +126,9 @@ class Pool:
         call = self._calls
         for index, request in enumerate(requests):
             self._waiting.put(((call, index), request))
-        while len(self._workers) < _worker_count(len(requests)):
-            self._workers.append(_Worker(self._waiting, self._finished, self._time_limit))
+        count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else 1
+        while len(self._workers) < count:
+            self._workers.append(_Worker(self._backend, self._waiting, self._finished, self._time_limit))
         results: dict[int, Examination | MemdoctorError] = {}
         while len(results) < len(requests):
             (of_call, index), outcome = self._finished.get()
@@ -147,8 +157,13 @@ class _Worker:
     """One worker process and the thread that feeds it; a process that has died is started again for the next probe."""
 
     def __init__(
-        self, waiting: queue.SimpleQueue[_Job], finished: queue.SimpleQueue[_Outcome], time_limit: float
+        self,
+        backend: Backend,
+        waiting: queue.SimpleQueue[_Job],
+        finished: queue.SimpleQueue[_Outcome],
+        time_limit: float,
     ) -> None:
+        self._backend = backend
         self._waiting = waiting
         self._finished = finished
         self._time_limit = time_limit
@@ -182,8 +197,9 @@ class _Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         # -P: a file torch.py in the user's directory is not torch. Its own session: Ctrl-C reaches the caller alone.
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "memdoctor.probes.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
+            [sys.executable, "-P", "-m", "memdoctor.probes.worker", self._backend.value], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self._errors, env={**os.environ, **_ENVIRONMENTS[self._backend]},
+            start_new_session=True,
         )  # fmt: skip
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """The worker process: imports torch once, then answers probe requests, one JSON line each way.
 
-Run as ``python -m memdoctor.probes.worker``. Standard output carries answers and nothing else; whatever a library
+Run as ``python -m memdoctor.probes.worker BACKEND``. Standard output carries answers and nothing else; whatever a library
 prints goes to standard error. The end of standard input ends the process when all is answered, and at once, whatever
 it does, when the caller is gone.
 """
@@ -16,14 +16,15 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memdoctor.codec import examination_to_json, from_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, UsageError
-from memdoctor.records import Device, Workload
+from memdoctor.records import Backend, Device, Examination, Workload
 
 
-def main() -> None:
+def main(backend: Backend) -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -31,7 +32,7 @@ def main() -> None:
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, os.getppid()), daemon=True).start()
     while (line := requests.get()) is not None:
-        answers.write(json.dumps(_answer(json.loads(line)), separators=(",", ":")) + "\n")
+        answers.write(json.dumps(_answer(backend, json.loads(line)), separators=(",", ":")) + "\n")
         answers.flush()
 
 
@@ -50,15 +51,28 @@ def _quieten() -> None:
     os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    try:
-        from memdoctor.probes.simulated.probe import simulate
+def _probe_of(backend: Backend) -> Callable[[Workload, Device, Mapping[str, Any], str, int], Examination]:
+    if backend is Backend.GPU:
+        from memdoctor.probes.gpu import measure
 
+        return measure
+    if backend is Backend.CPU:
+        from memdoctor.probes.cpu import run_on_cpu
+
+        return run_on_cpu
+    from memdoctor.probes.simulated.probe import simulate
+
+    return simulate
+
+
+def _answer(backend: Backend, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        workload, device = from_json(Workload, request["workload"]), from_json(Device, request["device"])
+        if backend is Backend.GPU:  # read when the first tensor is made
+            os.environ.update(PYTORCH_ALLOC_CONF=device.alloc_conf, PYTORCH_CUDA_ALLOC_CONF=device.alloc_conf)
+        probe = _probe_of(backend)
         gc.freeze()  # what was imported lives to the end: later collections need not look at it
-        examination = simulate(
-            from_json(Workload, request["workload"]), from_json(Device, request["device"]), request["config"],
-            request["model_source"], request["steps"],
-        )  # fmt: skip
+        examination = probe(workload, device, request["config"], request["model_source"], request["steps"])
         return {"examination": examination_to_json(examination)}
     except MemdoctorError as error:
         return {"error": type(error).__name__, "what": error.what, "why": error.why, "hint": error.hint}
@@ -73,4 +87,4 @@ def error_of(answer: dict[str, Any]) -> MemdoctorError:
 
 
 if __name__ == "__main__":
-    main()
+    main(Backend(sys.argv[1]))

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from memdoctor.records.timeline import Timeline
 from memdoctor.records.workload import Device, Workload
+
+
+class Backend(StrEnum):
+    """Where a probe runs its step: on a GPU, on a simulated one, or on the CPU."""
+
+    SIMULATED = "simulated"
+    GPU = "gpu"
+    CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from memdoctor.probes.batches import make_batch
 from memdoctor.probes.models import attention_of, build_model
 from memdoctor.probes.moving import replace_tensors
 from memdoctor.probes.notes import notes_of
+from memdoctor.probes.preparing import Batches
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated.gpu import registered
-from memdoctor.probes.simulated.recording import Batches, record
+from memdoctor.probes.simulated.recording import record
 from memdoctor.records import Device, Examination, Provenance, Workload
 
 

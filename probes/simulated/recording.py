@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,28 +14,25 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor.errors import MeasureError, MemdoctorError
 from memdoctor.probes import STEPS
-from memdoctor.probes.job import OF_THE_MODEL, Batch, Job
+from memdoctor.probes.job import OF_THE_MODEL, Batch
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.moving import move
-from memdoctor.probes.optimizers import build_optimizer, updates_in_backward
+from memdoctor.probes.optimizers import updates_in_backward
+from memdoctor.probes.preparing import Batches, make_job, without_collection
 from memdoctor.probes.simulated import known
 from memdoctor.probes.simulated.gpu import Gpu, registered
 from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
 from memdoctor.probes.simulated.optimizers import standing_in
 from memdoctor.probes.simulated.processors import processors_of
 from memdoctor.probes.simulated.timelines import with_allocator
-from memdoctor.probes.simulated.watch import TrackingWatch, mark_gradients_at_birth, mark_model
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
-from memdoctor.records import Device, Loop, Outcome, PhaseName, Precision, Timeline, Workload
-
-Batches = Callable[[Workload, int], Batch]
-"""Makes the real CPU tensors of a batch for a workload and a seed."""
+from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.records import Device, Outcome, PhaseName, Timeline, Workload
 
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent.parent)
-_AUTOCAST_DTYPES = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
 _HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
 
@@ -77,7 +71,7 @@ def record(
     tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
     with (
-        _no_collection(), standing_in(workload.optimizer, gpu.device), fake, tracker, known.KnownValues(tracker),
+        without_collection(), standing_in(workload.optimizer, gpu.device), fake, tracker, known.KnownValues(tracker),
         watching(tracker, clock, model),
     ):  # fmt: skip
         tracker.begin(0, PhaseName.SETUP)
@@ -85,7 +79,7 @@ def record(
         mark_model(model, tracker)
         if updates_in_backward(workload.optimizer):
             mark_gradients_at_birth(model, tracker)
-        job = _job(workload, model, fake, gpu, batches)
+        job = make_job(workload, model, gpu.device.type, _next_batch(workload, fake, gpu, batches))
         watch = TrackingWatch(tracker, clock, job.scaler)
         if updates_in_backward(workload.optimizer):
             watch.without_gradient = []  # they are gone by then
@@ -119,13 +113,7 @@ def _refusal(error: Exception) -> MeasureError | None:
     return MeasureError(f"the model's code refuses the training step, {where}", why=why, hint=hint)
 
 
-def _job(
-    workload: Workload,
-    model: torch.nn.Module,
-    fake: FakeTensorMode,
-    gpu: Gpu,
-    batches: Batches,
-) -> Job:
+def _next_batch(workload: Workload, fake: FakeTensorMode, gpu: Gpu, batches: Batches) -> Callable[[int], Batch]:
     numbers = count(1)
 
     def next_batch(rows: int) -> Batch:
@@ -133,17 +121,7 @@ def _job(
             real = batches(replace(workload, batch_size=rows), next(numbers))
         return {name: _on_gpu(value, fake, gpu.device) for name, value in real.items()}
 
-    def autocast() -> AbstractContextManager[Any]:
-        dtype = _AUTOCAST_DTYPES.get(workload.precision)
-        return torch.autocast(gpu.device.type, dtype=dtype) if dtype else nullcontext()
-
-    scaler = torch.amp.GradScaler(gpu.device.type, enabled=workload.precision is Precision.FP16)
-    optimizer = build_optimizer(
-        workload.optimizer, model, optim_args=workload.optim_args, target_modules=workload.optim_target_modules,
-        gradient_accumulation_steps=workload.gradient_accumulation_steps, loss_scaling=scaler.is_enabled(),
-        grouped=workload.loop is Loop.TRAINER,
-    )  # fmt: skip
-    return Job(workload, model, optimizer, next_batch, autocast, scaler)
+    return next_batch
 
 
 def _on_gpu(value: torch.Tensor, fake: FakeTensorMode, torch_device: torch.device) -> torch.Tensor:
@@ -151,16 +129,3 @@ def _on_gpu(value: torch.Tensor, fake: FakeTensorMode, torch_device: torch.devic
     if not value.is_floating_point():
         known.remember(moved, value)
     return moved
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Python's cyclic collector runs when it likes; without it the same workload gives the same bytes."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
