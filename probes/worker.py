@@ -1,8 +1,8 @@
 """The worker process: imports torch once, then answers probe requests, one JSON line each way.
 
-Run as ``python -m memdoctor.probes.worker BACKEND``. Standard output carries answers and nothing else; whatever a library
-prints goes to standard error. The end of standard input ends the process when all is answered, and at once, whatever
-it does, when the caller is gone.
+Run as ``python -m memdoctor.probes.worker BACKEND``. Standard output carries answers and nothing else; whatever a
+library prints goes to standard error. The end of standard input ends the process when all is answered, and at once,
+whatever it does, when the caller is gone.
 """
 
 from __future__ import annotations
