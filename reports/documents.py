@@ -22,7 +22,7 @@ from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
 from memdoctor.storage import SCHEMA_VERSION, read_document
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ExaminationDocument(ExaminationFields):
     """What is saved of an examination: the evidence, and what follows from it."""
 
