@@ -14,9 +14,11 @@ import torch
 import transformers
 
 from memdoctor import __version__
+from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.card import Card, device_of, held_on, open_card
+from memdoctor.probes.context import Context
 from memdoctor.probes.cuda_allocator import CudaAllocator
 from memdoctor.probes.history import Allocator, History, Totals
 from memdoctor.probes.joining import join
@@ -26,6 +28,8 @@ from memdoctor.probes.notes import notes_of
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import make_job, without_collection
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
+from memdoctor.probes.refusals import refusal_of
+from memdoctor.probes.remembered import Setting, remember
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.step import train
 from memdoctor.probes.timed import Span, TimedTracker
@@ -52,7 +56,12 @@ def measure(
         MeasureError: there is no GPU that works, or the allocator's history is not whole.
     """
     card = _card()
-    return examine(CudaAllocator(), card, Asked(workload, device, config, model_source, steps))
+    examination = examine(CudaAllocator(), card, Asked(workload, device, config, model_source, steps))
+    measured = examination.device
+    if measured.context_source != device.context_source:
+        setting = Setting(card.name, card.driver, card.cuda, torch.__version__)
+        remember(setting, Context(measured.context_bytes, measured.context_error_bytes, measured.context_source))
+    return examination
 
 
 @cache
@@ -136,6 +145,10 @@ def _run(allocator: Allocator, subject: Subject, workload: Workload, steps: int)
         return _Run(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
     except torch.OutOfMemoryError:
         tracker.finish()
+    except MemdoctorError:
+        raise
+    except Exception as error:
+        raise refusal_of(error) or error from error
     return _Run(tracker, allocator.end(), True, (), ())
 
 
