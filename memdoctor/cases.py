@@ -9,11 +9,11 @@ from typing import Any
 
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
-from memdoctor.errors import InputError, MeasureError, UsageError
-from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
+from memdoctor.errors import InputError, UsageError
+from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus, visible_gpus
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Change, Device, Workload
+from memdoctor.records import Backend, Change, Device, Workload
 from memdoctor.units import MIB, format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
@@ -26,12 +26,18 @@ UNKNOWN_CONTEXT_ERROR_BYTES = 350 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a user asked for, filled in: ``assumed`` names what they did not say."""
+    """What a user asked for, filled in: ``assumed`` names what they did not say.
+
+    ``backend`` is the one that was insisted on, else the simulated one; ``tries_gpu``: the device is this machine's own
+    card, and steps are to be measured on it where they can be.
+    """
 
     workload: Workload
     device: Device
     facts: ModelFacts
     assumed: tuple[str, ...]
+    backend: Backend = Backend.SIMULATED
+    tries_gpu: bool = False
 
 
 def open_case(
@@ -49,19 +55,47 @@ def open_case(
     Raises:
         InputError: an unknown model or GPU, or a sequence longer than the model takes.
         UsageError: a setting that is out of range.
-        MeasureError: a backend that cannot be used here.
     """
-    if backend not in ("auto", "simulated"):
-        raise MeasureError(
-            f"--backend {backend} is not available",
-            why="this version of memdoctor simulates; it does not measure yet",
-            hint="--backend simulated",
-        )
+    insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
+    own = memory is None and _is_own(device)
+    if insisted is Backend.GPU:
+        _check_own(gpu, memory, own)
     conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
     workload, assumed = _workload(facts, settings)
-    return Case(workload, replace(device, alloc_conf=conf), facts, (*assumed, *assumed_gpu, *assumed_conf))
+    tries = insisted is Backend.GPU or (backend == "auto" and own)
+    told = (*assumed, *assumed_gpu, *assumed_conf)
+    return Case(workload, replace(device, alloc_conf=conf), facts, told, insisted, tries)
+
+
+def _is_own(device: Device) -> bool:
+    """Whether the device is the card that CUDA calls 0 on this machine, by its name."""
+    seen = visible_gpus(os.environ)
+    if isinstance(seen, NoGpu):
+        return False
+    entry = find_gpu(seen[0].name)
+    return device.name in (seen[0].name, entry.name if entry else None)
+
+
+def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
+    """A step can be measured on the card that is there, as it is.
+
+    Raises:
+        UsageError: another card, or another size of it, was asked for.
+    """
+    if memory is not None:
+        raise UsageError(
+            "--memory and --backend gpu contradict each other",
+            why="a card is measured with the memory that it has",
+            hint="--backend simulated, or leave --memory out",
+        )
+    if gpu is not None and not own:
+        raise UsageError(
+            f"--gpu {gpu} and --backend gpu contradict each other",
+            why="that is not the card that CUDA calls 0 on this machine",
+            hint="--backend simulated, or leave --gpu out",
+        )
 
 
 def parse_change(case: Case, text: str) -> Change:

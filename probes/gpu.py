@@ -37,7 +37,7 @@ from memdoctor.probes.tracker import watching
 from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
 from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
 
-# GradScaler's own is 2**16. With made-up weights that may overflow, and a step that is skipped makes no optimizer state.
+# GradScaler's own is 2**16. Made-up weights may overflow with it, and a step that is skipped makes no optimizer state.
 FIRST_SCALE = 2.0**8
 _ATTENTION = "aten._scaled_dot_product_"
 _KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}

@@ -139,6 +139,7 @@ class Pool:
             if isinstance(outcome, Exception) and not self._is_spared(outcome, spared):
                 self._forget_waiting()
                 raise outcome
+            assert isinstance(outcome, (Examination, MemdoctorError))  # what is spared is one of ours
             results[index] = outcome
             if on_done is not None:
                 on_done(requests[index])

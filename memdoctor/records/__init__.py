@@ -8,6 +8,8 @@ from memdoctor.records.breakdown import Breakdown
 from memdoctor.records.diagnosis import (
     Budget,
     Change,
+    Comparison,
+    CounterCheck,
     Diagnosis,
     Finding,
     ModuleUse,
@@ -29,9 +31,9 @@ from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName,
 from memdoctor.records.workload import Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
-    "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Counters",
-    "Device", "Diagnosis", "Dtype", "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak",
-    "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan", "Precision", "Prediction", "PredictionCheck",
-    "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Task", "TensorGroup", "Timeline",
-    "Toggle", "Verdict", "Workload",
+    "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Comparison", "Completed",
+    "CounterCheck", "Counters", "Device", "Diagnosis", "Dtype", "Event", "Examination", "Finding", "Loop",
+    "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan", "Precision",
+    "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent",
+    "Task", "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
 ]  # fmt: skip

@@ -16,12 +16,12 @@ from memdoctor.catalogue import find_gpu
 from memdoctor.doctor import (
     Case,
     conclude,
-    describe,
     load_examination,
     open_case,
     parse_change,
 )
-from memdoctor.errors import InputError, MeasureError, UsageError
+from memdoctor.errors import InputError, UsageError
+from memdoctor.measuring import describe
 from memdoctor.records import Attention, Examination, Precision, Task, Workload
 from memdoctor.reports.documents import diagnosis_document, examination_document
 from memdoctor.storage import write_document
@@ -171,14 +171,6 @@ def test_a_count_of_zero_is_a_usage_error(setting: str) -> None:
 def test_several_gpus_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="several GPUs"):
         open_case("bert-base-uncased", **settings)
-
-
-@pytest.mark.parametrize("backend", ["gpu", "cpu"])
-def test_a_backend_that_measures_is_not_there(backend: str) -> None:
-    with pytest.raises(MeasureError, match=f"--backend {backend}") as caught:
-        open_case("bert-base-uncased", backend=backend)
-    assert caught.value.exit_code == 6
-    assert "simulated" in caught.value.hint
 
 
 @pytest.mark.parametrize("backend", ["auto", "simulated"])

@@ -1,8 +1,8 @@
 """What stands in for CUDA's allocator on a machine without one: real CPU tensors, served by the modelled allocator.
 
-It sees every storage as CUDA's allocator would, at the operator that makes it and when its last owner lets it go, writes
-the same history, and takes for chosen operators what their kernels would take for themselves. It is a dispatch mode
-below the tracker's, so the tracker sees a tensor only after the allocator has served it, as on a GPU.
+It sees every storage as CUDA's allocator would, at the operator that makes it and when its last owner lets it go,
+writes the same history, and takes for chosen operators what their kernels would take for themselves. It is a dispatch
+mode below the tracker's, so the tracker sees a tensor only after the allocator has served it, as on a GPU.
 """
 
 from __future__ import annotations
