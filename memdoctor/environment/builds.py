@@ -14,7 +14,7 @@ Version = tuple[int, ...]
 OLDEST_DRIVERS: dict[int, int] = {11: 450, 12: 525, 13: 580}
 # The lowest and highest capability that PyTorch's wheels have code for from 2.11 on, by the oldest CUDA for which it
 # holds. Source: "PyTorch CUDA Support Matrix" in RELEASE.md as of pytorch/pytorch pull request 175253: with CUDA 12.6
-# Maxwell to Hopper, with 12.8 and 13.0 Turing to Blackwell, beyond which there is no card yet.
+# Maxwell to Hopper, with 12.8 and 13.0 Turing to Blackwell, the newest, and no end is set there.
 CAPABILITIES: tuple[tuple[Version, Version, Version | None], ...] = (
     ((12, 8), (7, 5), None),
     ((12, 6), (5, 0), (9, 0)),
@@ -48,18 +48,26 @@ def capability_problems(cuda: str, gpus: Sequence[SeenGpu]) -> list[Problem]:
     row = next((row for row in CAPABILITIES if version >= row[0]), None)
     if row is None:
         return []
-    _, lowest, highest = row
-    return [
-        Problem(
-            f"torch's wheels for CUDA {cuda} have no code for GPU {gpu.index}, {gpu.name}: "
-            f"compute capability {gpu.compute_capability}",
-            f"they are built for {_text(lowest)} and newer" if old else f"they end at {_text(highest or lowest)}",
-            "a torch for CUDA 12.6, or one built for this card" if old else "a torch for CUDA 12.8 or newer",
+    return [problem for gpu in gpus if (problem := _capability_problem(cuda, gpu, *row[1:])) is not None]
+
+
+def _capability_problem(cuda: str, gpu: SeenGpu, lowest: Version, highest: Version | None) -> Problem | None:
+    what = f"torch's wheels for CUDA {cuda} have no code for GPU {gpu.index}, {gpu.name}"
+    capability = _version(gpu.compute_capability)
+    if capability < lowest:
+        return Problem(
+            what,
+            f"its compute capability is {gpu.compute_capability}, and they begin at {_text(lowest)}",
+            "a torch for CUDA 12.6, or one built for this card",
         )
-        for gpu in gpus
-        if (old := _version(gpu.compute_capability) < lowest)
-        or (highest is not None and _version(gpu.compute_capability)[0] > highest[0])
-    ]
+    # Within a major capability code runs on later cards too.
+    if highest is not None and capability[0] > highest[0]:
+        return Problem(
+            what,
+            f"its compute capability is {gpu.compute_capability}, and they end at {_text(highest)}",
+            "a torch for CUDA 12.8 or newer",
+        )
+    return None
 
 
 def _suits(driver: int) -> str:
