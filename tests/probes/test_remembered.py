@@ -119,9 +119,11 @@ def test_a_full_disk_is_told_and_leaves_the_file_whole(cache: dict[str, str], mo
 
 
 def test_the_file_is_where_caches_are(tmp_path: Path) -> None:
-    assert cache_file({"XDG_CACHE_HOME": "/caches", "HOME": "/home/me"}) == Path("/caches/memdoctor/contexts.json")
-    for environ in ({"HOME": "/home/me"}, {"XDG_CACHE_HOME": "not/absolute", "HOME": "/home/me"}):
-        assert cache_file(environ) == Path("/home/me/.cache/memdoctor/contexts.json")
+    home, caches = str(tmp_path / "me"), str(tmp_path / "caches")
+    file = Path("memdoctor") / "contexts.json"
+    assert cache_file({"XDG_CACHE_HOME": caches, "HOME": home}) == tmp_path / "caches" / file
+    for environ in ({"HOME": home}, {"XDG_CACHE_HOME": "not/absolute", "HOME": home}):
+        assert cache_file(environ) == tmp_path / "me" / ".cache" / file
     assert cache_file({}) is None
     assert remember(SETTING, CONTEXT, {}) == "there is no directory for caches"
     assert remembered({}) == ()
