@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from memdoctor.catalogue import GpuEntry, find_gpu
 from memdoctor.probes.context import Context
-from memdoctor.probes.nvml import NoGpu, SeenGpu, cuda_numbers, driver_version
-from memdoctor.probes.remembered import Setting, recall
-from memdoctor.probes.torch_build import torch_build
+from memdoctor.probes.nvml import NoGpu, SeenGpu, cuda_numbers
+from memdoctor.probes.remembered import recall, setting_here
 from memdoctor.records import Device
 from memdoctor.units import MIB, format_bytes
 
@@ -51,11 +50,8 @@ def device_of_seen(seen: SeenGpu, environ: Mapping[str, str]) -> Device:
 
 def remembered_context(seen: SeenGpu, environ: Mapping[str, str]) -> Context | None:
     """The context that was measured on this machine for a card and driver like these."""
-    driver, build = driver_version(), torch_build()
-    if driver is None or build is None or not isinstance(build.cuda, str):
-        return None
-    setting = Setting(gpu=seen.name, driver=driver, cuda=build.cuda, torch=build.version)
-    context = recall(setting, environ)
+    setting = setting_here(seen.name)
+    context = recall(setting, environ) if setting is not None else None
     return context if context is not None and context.context_bytes < seen.total_bytes else None
 
 

@@ -103,7 +103,7 @@ def seen_t4(nvml: Any, pretend_gpus: Any) -> SeenGpu:
 def test_a_context_that_was_measured_here_comes_before_the_catalogue(
     nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("memdoctor.own_gpu.torch_build", lambda: TorchBuild("2.13.0+cu130", "13.0", None))
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: TorchBuild("2.13.0+cu130", "13.0", None))
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     seen, known = seen_t4(nvml, pretend_gpus), find_gpu("T4")
     assert known is not None
@@ -119,7 +119,7 @@ def test_a_context_that_was_measured_here_comes_before_the_catalogue(
 def test_a_torch_without_cuda_has_measured_nothing(
     nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: TorchBuild | None
 ) -> None:
-    monkeypatch.setattr("memdoctor.own_gpu.torch_build", lambda: build)
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: build)
     environ, known = {"XDG_CACHE_HOME": str(tmp_path)}, find_gpu("T4")
     remember(Setting("Tesla T4", "580.65.06", "13.0", "2.13.0"), Context(1, 1, "measured"), environ)
     assert known is not None
@@ -129,7 +129,7 @@ def test_a_torch_without_cuda_has_measured_nothing(
 def test_a_context_larger_than_the_card_is_not_believed(
     nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("memdoctor.own_gpu.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     remember(Setting("Tesla T4", "580.65.06", "13.0", "2.13.0"), Context(99 * GIB, 1, "measured"), environ)
     assert device_of_seen(seen_t4(nvml, pretend_gpus), environ).context_bytes < GIB

@@ -224,7 +224,7 @@ def test_every_function_that_is_asked_for_is_one_of_its(real: Any) -> None:
 
 def test_the_stand_in_has_its_names_and_errors(real: Any, nvml: Any) -> None:
     names = {name for name in dir(nvml) if name.lower().startswith("nvml") and name != "NVML_VALUE_NOT_AVAILABLE"}
-    later = {"NVMLLibraryMismatchError", "nvmlDeviceGetComputeRunningProcesses_v2"}  # than 12.535, the oldest that will do
+    later = {"NVMLLibraryMismatchError", "nvmlDeviceGetComputeRunningProcesses_v2"}  # than 12.535, which will do
     assert names - later <= set(dir(real))
     for name in names & set(dir(real)):
         theirs, ours = getattr(real, name), getattr(nvml, name)

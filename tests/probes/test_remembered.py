@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from memdoctor.probes.context import Context
-from memdoctor.probes.remembered import Setting, cache_file, recall, remember, remembered
+from memdoctor.probes.remembered import Setting, cache_file, recall, remember, remembered, setting_here
+from memdoctor.probes.torch_build import TorchBuild
 
 SETTING = Setting(gpu="Tesla T4", driver="580.65.06", cuda="13.0", torch="2.13.0")
 CONTEXT = Context(124 << 20, 2 << 20, "measured: process bytes by pid less reserved")
@@ -116,6 +117,23 @@ def test_a_full_disk_is_told_and_leaves_the_file_whole(cache: dict[str, str], mo
         assert "No space left" in (remember(replace(SETTING, torch="2.14.1"), CONTEXT, cache) or "")
     assert [entry.setting for entry in remembered(cache)] == [SETTING]
     assert [path.name for path in file_of(cache).parent.iterdir()] == ["contexts.json"]
+
+
+def test_the_setting_is_that_of_the_machine(nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(nvml.card())
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
+    assert setting_here("Tesla T4") == SETTING
+    pretend_gpus(faults={"nvmlInitWithFlags": nvml.NVML_ERROR_DRIVER_NOT_LOADED})
+    assert setting_here("Tesla T4") is None
+
+
+@pytest.mark.parametrize("build", [None, TorchBuild("2.13.0+cpu", None, None)])
+def test_without_a_torch_for_cuda_there_is_no_setting(
+    nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, build: TorchBuild | None
+) -> None:
+    pretend_gpus(nvml.card())
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: build)
+    assert setting_here("Tesla T4") is None
 
 
 def test_the_file_is_where_caches_are(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_without_nvml_the_rest_is_gathered(monkeypatch: pytest.MonkeyPatch) -> N
 def test_contexts_of_cards_and_instances_are_gathered(
     nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("memdoctor.own_gpu.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
     pretend_gpus(nvml.card(0), nvml.cut_card(nvml.instance(), number=1))
     environ, context = {"XDG_CACHE_HOME": str(tmp_path)}, Context(1, 1, "measured")
     remember(Setting(nvml.instance()["name"], "580.65.06", "13.0", "2.13.0"), context, environ)
