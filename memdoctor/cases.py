@@ -10,18 +10,16 @@ from typing import Any
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, UsageError
-from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus, visible_gpus
+from memdoctor.own_gpu import in_use, own_device
+from memdoctor.probes.nvml import Absence, NoGpu
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.records import Backend, Change, Device, Workload
-from memdoctor.units import MIB, format_bytes, parse_bytes
+from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
 MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
-# A card that is not in the catalogue: the middle of the readings that are, and wide enough for nearly all of them.
-UNKNOWN_CONTEXT_BYTES = 450 * MIB
-UNKNOWN_CONTEXT_ERROR_BYTES = 350 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,8 @@ def open_case(
 
 def _is_own(device: Device) -> bool:
     """Whether the device is the card that CUDA calls 0 on this machine, by its name."""
-    seen = visible_gpus(os.environ)
-    if isinstance(seen, NoGpu):
-        return False
-    entry = find_gpu(seen[0].name)
-    return device.name in (seen[0].name, entry.name if entry else None)
+    own = own_device(os.environ)
+    return not isinstance(own, NoGpu) and own[0].name == device.name
 
 
 def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
@@ -187,13 +182,14 @@ def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...
     """The card asked for, else the first of this machine, else the reference card; and what was assumed."""
     device, assumed = (_catalogued(gpu), ()) if gpu is not None else _own_or_reference()
     if memory is None:
-        return device, assumed
+        return device, (*assumed, *in_use(device))
     total = parse_bytes(memory)
     if total <= device.context_bytes:
         raise UsageError(
             f"--memory {memory} is too little", why=f"the CUDA context alone takes {format_bytes(device.context_bytes)}"
         )
-    return replace(device, total_bytes=total, source=f"--memory {memory}"), assumed
+    # A size that was asked for is that of a card to itself.
+    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"--memory {memory}"), assumed
 
 
 def _catalogued(gpu: str) -> Device:
@@ -216,22 +212,8 @@ def _device_of(entry: GpuEntry) -> Device:
 
 
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:
-    seen = see_gpus()
-    if isinstance(seen, NoGpu):
-        return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since no GPU is seen here",)
-    own = _device_of_seen(seen[0])
-    return own, (f"GPU {own.name}, the first of this machine",)
-
-
-def _device_of_seen(seen: SeenGpu) -> Device:
-    entry = find_gpu(seen.name)
-    context = (
-        (entry.context_bytes, entry.context_error_bytes, entry.context_source)
-        if entry is not None
-        else (UNKNOWN_CONTEXT_BYTES, UNKNOWN_CONTEXT_ERROR_BYTES, "estimate: no reading of this card is known")
-    )
-    return Device(
-        name=entry.name if entry is not None else seen.name, total_bytes=seen.total_bytes,
-        compute_capability=seen.compute_capability, context_bytes=context[0], context_error_bytes=context[1],
-        context_source=context[2], source="NVML: total less what the driver keeps",
-    )  # fmt: skip
+    own = own_device(os.environ)
+    if not isinstance(own, NoGpu):
+        return own
+    why = own.reason if own.absence is Absence.HIDDEN else "no GPU is seen here"
+    return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since {why}",)

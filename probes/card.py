@@ -19,7 +19,10 @@ Reader = Callable[[], MemoryReading | NoGpu]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Facts that do not change, what was held before this process had a context (``before``), and ``read`` for now."""
+    """Facts that do not change, what was held before this process had a context (``before``), and ``read`` for now.
+
+    ``name`` is CUDA's, which is NVML's too.
+    """
 
     name: str
     total_bytes: int
@@ -54,10 +57,9 @@ def open_card() -> Card:
     require_cuda()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     uuid = str(properties.uuid)
-    entry = find_gpu(properties.name)
     missing = seen if isinstance(seen, NoGpu) else NoGpu(f"NVML does not know the device {uuid} that CUDA uses")
     return Card(
-        name=entry.name if entry is not None else properties.name,
+        name=properties.name,
         total_bytes=torch.cuda.mem_get_info()[1],
         compute_capability=f"{properties.major}.{properties.minor}",
         uuid=uuid,
@@ -89,8 +91,9 @@ def held_on(card: Card, reserved_bytes: int) -> Held:
 
 def device_of(card: Card, held: Held, asked: Device) -> Device:
     """The card as the examination tells of it: what was measured, and of what was not, what ``asked`` says."""
+    entry = find_gpu(card.name)
     device = replace(
-        asked, name=card.name, total_bytes=card.total_bytes, compute_capability=card.compute_capability,
+        asked, name=entry.name if entry is not None else card.name, total_bytes=card.total_bytes, compute_capability=card.compute_capability,
         other_processes_bytes=held.others_bytes, source="measured: cudaMemGetInfo",
     )  # fmt: skip
     if held.context is None:

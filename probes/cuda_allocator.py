@@ -1,4 +1,4 @@
-"""CUDA's caching allocator and the history that PyTorch keeps of it: the one file that asks ``torch.cuda`` about memory.
+"""CUDA's caching allocator and PyTorch's history of it: the one file that asks ``torch.cuda`` about memory.
 
 ``torch.cuda.memory._record_memory_history`` writes into host memory, and takes none of the card. Its names begin with
 an underscore, so what is missing is told with the releases that have been read (2.11 to 2.14).

@@ -21,11 +21,11 @@ from memdoctor.probes.seen import (
     Unknown,
     UnreadableGpu,
 )
-from memdoctor.probes.visibility import as_cuda_numbers
+from memdoctor.probes.visibility import Visible, as_cuda_numbers
 
 __all__ = [
-    "GpuProcess", "MemoryReading", "NoGpu", "SeenGpu", "Survey", "Unknown", "driver_version", "gpu_with_uuid",
-    "read_memory", "see_gpus", "survey", "visible_gpus",
+    "Absence", "GpuProcess", "MemoryReading", "NoGpu", "SeenGpu", "Survey", "Unknown", "cuda_numbers",
+    "driver_version", "gpu_with_uuid", "read_memory", "see_gpus", "survey", "visible_gpus",
 ]  # fmt: skip
 
 # Error codes of nvml.h (nvmlReturn_t): driver not loaded, library not found, library and driver of two versions.
@@ -58,17 +58,20 @@ def see_gpus() -> tuple[SeenGpu, ...] | NoGpu:
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[SeenGpu, ...] | NoGpu:
-    """The GPUs as CUDA would number them in this environment, or why it would see none.
+    """The GPUs as CUDA would number them in this environment, or why it would see none."""
+    visible = cuda_numbers(environ)
+    return visible if isinstance(visible, NoGpu) else visible.gpus
 
-    :func:`~memdoctor.probes.visibility.as_cuda_numbers` tells more: whether that is certain.
-    """
+
+def cuda_numbers(environ: Mapping[str, str]) -> Visible | NoGpu:
+    """As :func:`visible_gpus`, with what is a guess about it; never without a GPU."""
     seen = survey()
     if isinstance(seen, NoGpu):
         return seen
     if not seen.gpus:
         return _none(seen)
     visible = as_cuda_numbers(seen, environ)
-    return visible.gpus or NoGpu(f"CUDA sees no GPU: {'; '.join(visible.notes)}", Absence.HIDDEN)
+    return visible if visible.gpus else NoGpu(f"CUDA sees no GPU: {'; '.join(visible.notes)}", Absence.HIDDEN)
 
 
 def gpu_with_uuid(uuid: str) -> SeenGpu | NoGpu:

@@ -15,6 +15,8 @@ from typing import Any
 
 from memdoctor.errors import InputError
 from memdoctor.probes.context import Context
+from memdoctor.probes.nvml import driver_version
+from memdoctor.probes.torch_build import torch_build
 from memdoctor.storage import SCHEMA_VERSION, read_document, write_document
 
 KIND = "contexts"
@@ -37,6 +39,14 @@ class Remembered:
 
     setting: Setting
     context: Context
+
+
+def setting_here(gpu: str) -> Setting | None:
+    """The setting of this GPU (by NVML's name) on this machine; ``None`` without a driver, or a torch for CUDA."""
+    driver, build = driver_version(), torch_build()
+    if driver is None or build is None or not isinstance(build.cuda, str):
+        return None
+    return Setting(gpu=gpu, driver=driver, cuda=build.cuda, torch=build.version)
 
 
 def remember(setting: Setting, context: Context, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memdoctor.cases import REFERENCE_GPU, UNKNOWN_CONTEXT_BYTES
+from memdoctor.cases import REFERENCE_GPU
 from memdoctor.catalogue import find_gpu
 from memdoctor.doctor import (
     Case,
@@ -201,14 +201,6 @@ def test_the_card_of_this_machine_is_taken_with_the_size_that_it_has(gpu_in_this
     assert (case.device.context_bytes, case.device.context_source) == (known.context_bytes, known.context_source)
     assert "NVML" in case.device.source
     assert "T4, the first of this machine" in assumed(case)
-
-
-def test_a_card_that_no_catalogue_knows_has_an_estimated_context(gpu_in_this_machine: Any) -> None:
-    gpu_in_this_machine("NVIDIA RTX 9999", 40 * GIB)
-    device = open_case("bert-base-uncased").device
-    assert (device.name, device.total_bytes, device.compute_capability) == ("NVIDIA RTX 9999", 40 * GIB, "8.9")
-    assert device.context_bytes == UNKNOWN_CONTEXT_BYTES
-    assert device.context_source.startswith("estimate")
 
 
 def test_a_gpu_that_was_asked_for_comes_before_that_of_the_machine(gpu_in_this_machine: Any) -> None:

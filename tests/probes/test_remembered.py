@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from memdoctor.probes.context import Context
-from memdoctor.probes.remembered import Setting, cache_file, recall, remember, remembered
+from memdoctor.probes.remembered import Setting, cache_file, recall, remember, remembered, setting_here
+from memdoctor.probes.torch_build import TorchBuild
 
 SETTING = Setting(gpu="Tesla T4", driver="580.65.06", cuda="13.0", torch="2.13.0")
 CONTEXT = Context(124 << 20, 2 << 20, "measured: process bytes by pid less reserved")
@@ -118,10 +119,29 @@ def test_a_full_disk_is_told_and_leaves_the_file_whole(cache: dict[str, str], mo
     assert [path.name for path in file_of(cache).parent.iterdir()] == ["contexts.json"]
 
 
+def test_the_setting_is_that_of_the_machine(nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(nvml.card())
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: TorchBuild("2.13.0", "13.0", None))
+    assert setting_here("Tesla T4") == SETTING
+    pretend_gpus(faults={"nvmlInitWithFlags": nvml.NVML_ERROR_DRIVER_NOT_LOADED})
+    assert setting_here("Tesla T4") is None
+
+
+@pytest.mark.parametrize("build", [None, TorchBuild("2.13.0+cpu", None, None)])
+def test_without_a_torch_for_cuda_there_is_no_setting(
+    nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, build: TorchBuild | None
+) -> None:
+    pretend_gpus(nvml.card())
+    monkeypatch.setattr("memdoctor.probes.remembered.torch_build", lambda: build)
+    assert setting_here("Tesla T4") is None
+
+
 def test_the_file_is_where_caches_are(tmp_path: Path) -> None:
-    assert cache_file({"XDG_CACHE_HOME": "/caches", "HOME": "/home/me"}) == Path("/caches/memdoctor/contexts.json")
-    for environ in ({"HOME": "/home/me"}, {"XDG_CACHE_HOME": "not/absolute", "HOME": "/home/me"}):
-        assert cache_file(environ) == Path("/home/me/.cache/memdoctor/contexts.json")
+    home, caches = str(tmp_path / "me"), str(tmp_path / "caches")
+    file = Path("memdoctor") / "contexts.json"
+    assert cache_file({"XDG_CACHE_HOME": caches, "HOME": home}) == tmp_path / "caches" / file
+    for environ in ({"HOME": home}, {"XDG_CACHE_HOME": "not/absolute", "HOME": home}):
+        assert cache_file(environ) == tmp_path / "me" / ".cache" / file
     assert cache_file({}) is None
     assert remember(SETTING, CONTEXT, {}) == "there is no directory for caches"
     assert remembered({}) == ()
