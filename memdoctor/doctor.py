@@ -70,8 +70,7 @@ def probe(
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
     with probing(case, time_limit, progress) as session:
-        if case.backend is Backend.GPU:
-            session.measure([target])
+        _measure_first(session, [target])
         session.simulate(workloads)
         session.measure_what_fits(workloads)
         runs = [session.best(target), *session.examine_again(target, repeat - 1)]
@@ -85,17 +84,17 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
     """Probe the target and its matrix, and conclude.
 
     Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
-    is simulated beside; with a case that insists on the GPU the target is measured in any case.
+    is simulated beside; with a case that insists on the GPU these and the target are measured in any case. Nothing else
+    is tried that may not fit: it would take memory from whoever else is on the card.
     """
     target = case.workload
     changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
     with probing(case, time_limit, progress) as session:
-        session.measure(replace(target, batch_size=batch) for batch in SMALL_BATCHES)
+        _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
         session.simulate(workloads)
-        if case.backend is Backend.GPU:
-            session.measure([target])
+        _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
         scaling = _scaling(session, target)
@@ -107,6 +106,15 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
         comparisons=session.comparisons([({}, target), *changed]),
         assumed=assumed_of(case, best),
     )
+
+
+def _measure_first(session: Probing, workloads: Sequence[Workload]) -> None:
+    """Measure these, if they are predicted to fit or the case insists."""
+    if session.case.backend is Backend.GPU:
+        session.measure(workloads)
+    elif session.gpu is not None:
+        session.simulate(workloads)
+        session.measure_what_fits(workloads)
 
 
 def _noting(examination: Examination, notes: Iterable[str]) -> Examination:

@@ -21,7 +21,8 @@ Progress = Callable[[int, int, str], None]
 class Probing:
     """Probes workloads: on the GPU of this machine where the case has one, and simulated (or on the CPU) beside.
 
-    Each workload is probed once in each way. ``case.device`` is the card as it was measured, as soon as one step was.
+    Each workload is probed once in each way. As soon as one step was measured, ``case.device`` is the card as it was found
+    then, and what was simulated before is forgotten.
     """
 
     case: Case
@@ -49,8 +50,10 @@ class Probing:
         for workload in dict.fromkeys(workloads):
             if workload in self.measured or (self.measured and not self.works):
                 continue
-            self.measured[workload] = self._attempt(self.gpu, [workload])[0]
-            self._look_at_the_card(self.measured[workload])
+            knew = self.works
+            self.measured[workload] = result = self._attempt(self.gpu, [workload])[0]
+            if isinstance(result, Examination) and not knew:
+                self.case, self.simulated = replace(self.case, device=result.device), {}
         if self.case.backend is Backend.GPU and self.measured and not self.works:
             raise next(result for result in self.measured.values() if isinstance(result, MemdoctorError))
 
@@ -97,10 +100,6 @@ class Probing:
         """Why what should have been measured was not."""
         failed = [result for result in self.measured.values() if isinstance(result, MemdoctorError)]
         yield from dict.fromkeys(f"not measured: {_reason(result)}" for result in failed)
-
-    def _look_at_the_card(self, result: Probed) -> None:
-        if isinstance(result, Examination):
-            self.case = replace(self.case, device=result.device)
 
     def _attempt(self, pool: Pool, workloads: Sequence[Workload]) -> list[Probed]:
         self._expected += len(workloads)

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from memdoctor import __version__
-from memdoctor.errors import MemdoctorError
+from memdoctor.errors import MeasureError, MemdoctorError
 from memdoctor.probes import STEPS
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.bare import FIRST_SCALE
@@ -40,6 +40,8 @@ from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_
 from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
 
 _ATTENTION = "aten._scaled_dot_product_"
+# CUDAException.cpp and CUDABlas.cpp: cudaErrorMemoryAllocation past the allocator, and libraries without any for themselves.
+_REFUSED_BY_THE_DRIVER = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}
 
 
@@ -148,8 +150,20 @@ def run_watched(allocator: Allocator, subject: Subject, workload: Workload, step
     except MemdoctorError:
         raise
     except Exception as error:
-        raise refusal_of(error) or error from error
+        raise _refused_elsewhere(error) or refusal_of(error) or error from error
     return Watched(tracker, allocator.end(), True, (), ())
+
+
+def _refused_elsewhere(error: Exception) -> MeasureError | None:
+    """Memory that a library of CUDA's asked the driver for, past the allocator, and did not get."""
+    told = str(error)
+    if not any(words in told for words in _REFUSED_BY_THE_DRIVER):
+        return None
+    return MeasureError(
+        "the GPU ran out of memory beside PyTorch's allocator",
+        why=" ".join(told.split()),
+        hint="a smaller --batch-size leaves room for CUDA's libraries",
+    )
 
 
 def _skipped(scaler: torch.amp.GradScaler) -> tuple[str, ...]:

@@ -293,7 +293,21 @@ def test_an_error_of_the_models_code_is_told_as_the_models() -> None:
     assert "device-side assert" in caught.value.why
 
 
-def test_memory_refused_elsewhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"],
+)
+def test_memory_that_the_driver_refused_is_told(words: str) -> None:
+    def fail() -> None:
+        raise RuntimeError(words)
+
+    with pytest.raises(MeasureError, match="ran out of memory beside PyTorch's allocator") as caught:
+        probe_meddling(CudaStandIn(), fail)
+    assert words in caught.value.why
+    assert "--batch-size" in caught.value.hint
+
+
+def test_an_out_of_memory_that_the_allocator_did_not_write_is_told() -> None:
     def fail() -> None:
         raise torch.OutOfMemoryError("NCCL")
 
