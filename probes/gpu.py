@@ -40,7 +40,7 @@ from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_
 from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
 
 _ATTENTION = "aten._scaled_dot_product_"
-# CUDAException.cpp and CUDABlas.cpp: cudaErrorMemoryAllocation past the allocator, and libraries without any for themselves.
+# CUDAException.cpp and CUDABlas.cpp: the driver had no memory for what does not go through the allocator.
 _REFUSED_BY_THE_DRIVER = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}
 

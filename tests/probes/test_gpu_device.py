@@ -14,7 +14,7 @@ import pytest
 from memdoctor.agreement import compare, counters_of
 from memdoctor.cases import Case, open_case
 from memdoctor.probes.pool import Pool, Request
-from memdoctor.records import Backend, Completed, Examination, Precision, RanOut
+from memdoctor.records import Attention, Backend, Completed, Examination, Precision, RanOut
 
 pytestmark = pytest.mark.gpu
 TINY = "google/bert_uncased_L-2_H-128_A-2"
@@ -22,7 +22,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fp32": {},
     "fp16": {"precision": Precision.FP16},
     "bf16": {"precision": Precision.BF16},
-    "eager": {"attention": "eager"},
+    "eager": {"attention": Attention.EAGER},
     "checkpointing": {"gradient_checkpointing": True},
     "padded": {"padded": True},
     "foreach": {"optimizer": "adamw_torch"},
@@ -81,7 +81,7 @@ def test_the_context_is_measured(gpu: Pool) -> None:
 
 
 def test_running_out_is_a_result_and_the_next_step_runs(gpu: Pool) -> None:
-    """A batch that no card holds: activations of more than 2 TiB."""
+    """A batch that no card holds: activations of half a TiB."""
     asked = case(seq_length=512)
     huge = replace(asked, workload=replace(asked.workload, batch_size=2**15))
     found = measured(gpu, huge)
