@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, open_case, parse_change
-from memdoctor.codec import examination_from_json
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import MemdoctorError
 from memdoctor.matrix import apply_change, toggles_of
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
 from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Examination, Scaling, Toggle, Workload
 from memdoctor.scaling import Need, aligned, scaling_of
-from memdoctor.storage import read_document
+from memdoctor.storage import load_examination
 
 __all__ = [
     "Case",
@@ -88,21 +86,6 @@ def conclude(examination: Examination) -> Diagnosis:
         modules=modules_of(examination),
         tensors=tensors_of(examination),
     )
-
-
-def load_examination(path: Path) -> Examination:
-    """Read a saved examination.
-
-    Raises:
-        InputError: not there, broken, not an examination, or written by a newer memdoctor.
-    """
-    document = read_document(path)
-    if document["kind"] != "examination":
-        raise InputError(f"{path} is no examination", why=f"it is a {document['kind']}")
-    try:
-        return examination_from_json(document)
-    except ValueError as error:
-        raise InputError(f"{path} is a broken examination", why=str(error)) from error
 
 
 def _examine(pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None) -> list[Examination]:
