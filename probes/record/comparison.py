@@ -70,16 +70,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How far the simulation is off in one figure, over many cells; errors are without their sign."""
+    """How far the simulation is off in one figure, over many cells: errors without their sign, ``None`` is unknown."""
 
     figure: str
     cells: int
     unknown: int
     exact: int
     too_little: int
-    median_percent: float
-    largest_percent: float
-    largest_bytes: int
+    median_percent: float | None
+    largest_percent: float | None
+    largest_bytes: int | None
 
 
 def compare(name: str, recorded: Examination, simulated: Examination) -> Comparison:
@@ -194,9 +194,9 @@ def _summary(figure: str, rows: list[Row]) -> Summary:
         unknown=len(rows) - len(differences),
         exact=differences.count(0),
         too_little=sum(difference < 0 for difference in differences),
-        median_percent=median(percents) if percents else 0.0,
-        largest_percent=max(percents, default=0.0),
-        largest_bytes=max(map(abs, differences), default=0),
+        median_percent=median(percents) if percents else None,
+        largest_percent=max(percents, default=None),
+        largest_bytes=max(map(abs, differences), default=None),
     )
 
 

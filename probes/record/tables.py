@@ -77,11 +77,17 @@ def short(comparisons: Sequence[Comparison]) -> str:
 
 def _sentence(summary: Summary) -> str:
     known = summary.cells - summary.unknown
+    if not known:
+        return f"  {summary.figure:<20} unknown"
     unknown = f", {summary.unknown} unknown" if summary.unknown else ""
     return (
         f"  {summary.figure:<20} {summary.exact} of {known} exact, {summary.too_little} too little{unknown}; "
-        f"error median {summary.median_percent:.3f} %, largest {summary.largest_percent:.3f} %"
+        f"error median {_percent(summary.median_percent)}, largest {_percent(summary.largest_percent)}"
     )
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f} %"
 
 
 def _told(comparison: Comparison) -> list[str]:
@@ -109,13 +115,13 @@ def _in_a_field(text: str) -> str:
 
 
 def _summary(comparisons: Sequence[Comparison]) -> list[str]:
-    head = ("figure", "cells", "unknown", "exact", "too little", "median error", "largest error", "largest difference")
+    head = ("figure", "cells", "unknown", "exact", "too little", "median error", "largest error", "largest, bytes")
     return _table(
         head,
         (
             (
                 summary.figure, str(summary.cells), str(summary.unknown), str(summary.exact), str(summary.too_little),
-                f"{summary.median_percent:.3f} %", f"{summary.largest_percent:.3f} %", f"{summary.largest_bytes:,} B",
+                _percent(summary.median_percent), _percent(summary.largest_percent), _bytes(summary.largest_bytes),
             )
             for summary in summarize(comparisons)
         ),
