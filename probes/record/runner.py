@@ -97,17 +97,17 @@ class Recorder:
 
     def _skip(self, cell: Cell) -> Result | None:
         """Why there is nothing to do; ``None`` where there is."""
-        if self.device is not None:
-            if reason := reason_to_skip(cell, self.device, running_out=self.running_out):
-                return Result(cell.name, State.SKIPPED, reason)
-            if there := self._there(cell, self.device):
-                return there
+        if self.device is not None and (settled := self._settled(cell, self.device)):
+            return settled
         left, expected = self._left(), self._expected(cell)
         if left <= expected:
             return Result(cell.name, State.NOT_REACHED, f"{max(left, 0):.0f} s were left, it takes {expected:.0f} s")
         return None
 
-    def _there(self, cell: Cell, device: Device) -> Result | None:
+    def _settled(self, cell: Cell, device: Device) -> Result | None:
+        """What is to be said without measuring: not on this card, or recorded before."""
+        if reason := reason_to_skip(cell, device, running_out=self.running_out):
+            return Result(cell.name, State.SKIPPED, reason)
         path = file_of(self.folder, device.name, cell.name)
         if self.force or not path.exists():
             return None
@@ -138,8 +138,8 @@ class Recorder:
         self._recorded = True
         if self.device is None:
             self.device = examination.device
-            if there := self._there(cell, self.device):
-                return there
+            if settled := self._settled(cell, self.device):
+                return settled
         path = file_of(self.folder, self.device.name, cell.name)
         size = save(path, examination, force=self.force)
         return Result(cell.name, State.RECORDED, _remark(examination, size), path.name, size, round(seconds, 1))
