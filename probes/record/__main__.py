@@ -15,10 +15,11 @@ import click
 
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, UsageError
 from memdoctor.probes.record import shell, tables
-from memdoctor.probes.record.files import installed_versions, open_folder, write_run
+from memdoctor.probes.record.files import TABLES, installed_versions, open_folder, recordings, write_run
 from memdoctor.probes.record.grid import GRIDS, Cell, choose
 from memdoctor.probes.record.overhead import CELLS, Overhead, overhead_of, run_once
 from memdoctor.probes.record.runner import Limits, Recorder, Result, State
+from memdoctor.storage import check_writable
 from memdoctor.units import format_bytes
 
 EXIT_BUG = 1
@@ -59,6 +60,8 @@ def record(
         return
     shell.reach_this_checkout()
     if tabled is not None:
+        recordings(tabled)
+        check_writable((out or tabled) / TABLES[0], force=True)
         _compare(tabled, out or tabled)
         return
     if out is None:
