@@ -9,29 +9,33 @@ from typing import Any
 
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
-from memdoctor.errors import InputError, MeasureError, UsageError
-from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
+from memdoctor.errors import InputError, UsageError
+from memdoctor.own_gpu import in_use, own_device
+from memdoctor.probes.nvml import Absence, NoGpu
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Change, Device, Workload
-from memdoctor.units import MIB, format_bytes, parse_bytes
+from memdoctor.records import Backend, Change, Device, Workload
+from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
 MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
-# A card that is not in the catalogue: the middle of the readings that are, and wide enough for nearly all of them.
-UNKNOWN_CONTEXT_BYTES = 450 * MIB
-UNKNOWN_CONTEXT_ERROR_BYTES = 350 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a user asked for, filled in: ``assumed`` names what they did not say."""
+    """What a user asked for, filled in: ``assumed`` names what they did not say.
+
+    ``backend`` is the one that was insisted on, else the simulated one; ``tries_gpu``: the device is this machine's own
+    card, and steps are to be measured on it where they can be.
+    """
 
     workload: Workload
     device: Device
     facts: ModelFacts
     assumed: tuple[str, ...]
+    backend: Backend = Backend.SIMULATED
+    tries_gpu: bool = False
 
 
 def open_case(
@@ -49,19 +53,44 @@ def open_case(
     Raises:
         InputError: an unknown model or GPU, or a sequence longer than the model takes.
         UsageError: a setting that is out of range.
-        MeasureError: a backend that cannot be used here.
     """
-    if backend not in ("auto", "simulated"):
-        raise MeasureError(
-            f"--backend {backend} is not available",
-            why="this version of memdoctor simulates; it does not measure yet",
-            hint="--backend simulated",
-        )
+    insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
+    own = memory is None and _is_own(device)
+    if insisted is Backend.GPU:
+        _check_own(gpu, memory, own)
     conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
     workload, assumed = _workload(facts, settings)
-    return Case(workload, replace(device, alloc_conf=conf), facts, (*assumed, *assumed_gpu, *assumed_conf))
+    tries = insisted is Backend.GPU or (backend == "auto" and own)
+    told = (*assumed, *assumed_gpu, *assumed_conf)
+    return Case(workload, replace(device, alloc_conf=conf), facts, told, insisted, tries)
+
+
+def _is_own(device: Device) -> bool:
+    """Whether the device is the card that CUDA calls 0 on this machine, by its name."""
+    own = own_device(os.environ)
+    return not isinstance(own, NoGpu) and own[0].name == device.name
+
+
+def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
+    """A step can be measured on the card that is there, as it is.
+
+    Raises:
+        UsageError: another card, or another size of it, was asked for.
+    """
+    if memory is not None:
+        raise UsageError(
+            "--memory and --backend gpu contradict each other",
+            why="a card is measured with the memory that it has",
+            hint="--backend simulated, or leave --memory out",
+        )
+    if gpu is not None and not own:
+        raise UsageError(
+            f"--gpu {gpu} and --backend gpu contradict each other",
+            why="that is not the card that CUDA calls 0 on this machine",
+            hint="--backend simulated, or leave --gpu out",
+        )
 
 
 def parse_change(case: Case, text: str) -> Change:
@@ -153,13 +182,14 @@ def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...
     """The card asked for, else the first of this machine, else the reference card; and what was assumed."""
     device, assumed = (_catalogued(gpu), ()) if gpu is not None else _own_or_reference()
     if memory is None:
-        return device, assumed
+        return device, (*assumed, *in_use(device))
     total = parse_bytes(memory)
     if total <= device.context_bytes:
         raise UsageError(
             f"--memory {memory} is too little", why=f"the CUDA context alone takes {format_bytes(device.context_bytes)}"
         )
-    return replace(device, total_bytes=total, source=f"--memory {memory}"), assumed
+    # A size that was asked for is that of a card to itself.
+    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"--memory {memory}"), assumed
 
 
 def _catalogued(gpu: str) -> Device:
@@ -182,22 +212,8 @@ def _device_of(entry: GpuEntry) -> Device:
 
 
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:
-    seen = see_gpus()
-    if isinstance(seen, NoGpu):
-        return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since no GPU is seen here",)
-    own = _device_of_seen(seen[0])
-    return own, (f"GPU {own.name}, the first of this machine",)
-
-
-def _device_of_seen(seen: SeenGpu) -> Device:
-    entry = find_gpu(seen.name)
-    context = (
-        (entry.context_bytes, entry.context_error_bytes, entry.context_source)
-        if entry is not None
-        else (UNKNOWN_CONTEXT_BYTES, UNKNOWN_CONTEXT_ERROR_BYTES, "estimate: no reading of this card is known")
-    )
-    return Device(
-        name=entry.name if entry is not None else seen.name, total_bytes=seen.total_bytes,
-        compute_capability=seen.compute_capability, context_bytes=context[0], context_error_bytes=context[1],
-        context_source=context[2], source="NVML: total less what the driver keeps",
-    )  # fmt: skip
+    own = own_device(os.environ)
+    if not isinstance(own, NoGpu):
+        return own
+    why = own.reason if own.absence is Absence.HIDDEN else "no GPU is seen here"
+    return _catalogued(REFERENCE_GPU), (f"GPU {REFERENCE_GPU}, the reference card, since {why}",)

@@ -13,6 +13,7 @@ from memdoctor.records import (
     Block,
     Category,
     Completed,
+    Counters,
     Device,
     Event,
     Examination,
@@ -84,6 +85,7 @@ class ExaminationFields:
     provenance: Provenance
     outcome: OutcomeFields
     timeline: TimelineColumns
+    counters: Counters | None = None
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def examination_to_json(examination: Examination) -> dict[str, Any]:
     return to_json(
         ExaminationFields(
             examination.workload, examination.device, examination.provenance, _outcome_fields(examination.outcome),
-            _columns(examination.timeline),
+            _columns(examination.timeline), examination.counters,
         )
     )  # fmt: skip
 
@@ -152,7 +154,9 @@ def examination_from_json(value: Mapping[str, Any]) -> Examination:
         timeline = _timeline(stored.timeline)
     except IndexError as error:
         raise ValueError("its timeline names a block, text or shape that is not there") from error
-    return Examination(stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline)
+    return Examination(
+        stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline, stored.counters
+    )
 
 
 def _outcome_fields(outcome: Outcome) -> OutcomeFields:

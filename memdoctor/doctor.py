@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, open_case, parse_change
 from memdoctor.errors import MemdoctorError
-from memdoctor.matrix import apply_change, toggles_of
-from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
+from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
+from memdoctor.measuring import Probing, Progress, probing
+from memdoctor.probes.pool import TIME_LIMIT
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
-from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Examination, Scaling, Toggle, Workload
+from memdoctor.records import (
+    Backend,
+    Change,
+    Comparison,
+    Completed,
+    Device,
+    Diagnosis,
+    Event,
+    Examination,
+    Scaling,
+    Toggle,
+    Workload,
+)
 from memdoctor.scaling import Need, aligned, scaling_of
 from memdoctor.storage import load_examination
 
@@ -20,7 +34,6 @@ __all__ = [
     "Case",
     "assumed_of",
     "conclude",
-    "describe",
     "diagnose",
     "load_examination",
     "open_case",
@@ -28,8 +41,14 @@ __all__ = [
     "probe",
 ]
 
-Progress = Callable[[int, int, str], None]
-"""Told how many probes are done, how many there are, and what the last one was."""
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What came of one workload: each time it was probed, with changes, and beside its simulation."""
+
+    runs: tuple[Examination, ...]
+    toggles: tuple[Toggle, ...]
+    comparisons: tuple[Comparison, ...]
 
 
 def probe(
@@ -39,37 +58,67 @@ def probe(
     repeat: int = 1,
     time_limit: float = TIME_LIMIT,
     progress: Progress | None = None,
-) -> tuple[tuple[Examination, ...], tuple[Toggle, ...]]:
-    """Probe the case's workload ``repeat`` times, and once with each of the changes applied."""
-    workloads = [case.workload] * repeat + [apply_change(case.workload, change) for change in changes]
-    with Pool(time_limit=time_limit) as pool:
-        examinations = _examine(pool, case, workloads, progress)
-    runs, toggled = examinations[:repeat], examinations[repeat:]
-    return tuple(runs), tuple(_toggle(runs[0], change, found) for change, found in zip(changes, toggled, strict=True))
+) -> Probes:
+    """Probe the case's workload ``repeat`` times, and once with each of the changes applied.
+
+    Where this machine's GPU is to be used, what is predicted to fit is measured, and simulated beside; with a case
+    that insists on the GPU the workload itself is measured in any case.
+    """
+    target = case.workload
+    changed = [(change, apply_change(target, change)) for change in changes]
+    workloads = [target, *(workload for _, workload in changed)]
+    with probing(case, time_limit, progress) as session:
+        if case.backend is Backend.GPU:
+            session.measure([target])
+        session.simulate(workloads)
+        session.measure_what_fits(workloads)
+        runs = [session.best(target), *session.examine_again(target, repeat - 1)]
+        for workload in workloads:
+            session.best(workload)  # or its error
+    noted = tuple(_noting(run, session.notes()) for run in runs)
+    return Probes(noted, _toggles(session, target, changed), session.comparisons([({}, target), *changed]))
 
 
 def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:
-    """Probe the target and its matrix, and conclude."""
-    changes = toggles_of(case.workload, case.device.capability, case.facts.max_seq_length)
-    with Pool(time_limit=time_limit) as pool:
-        targets = [case.workload, *(apply_change(case.workload, change) for change in changes)]
-        distinct = list(dict.fromkeys(targets))
-        found = dict(zip(distinct, _attempt(pool, case, distinct, progress), strict=True))
-        target = found[case.workload]
-        if not isinstance(target, Examination):
-            raise target
-        results = [(change, found[workload]) for change, workload in zip(changes, targets[1:], strict=True)]
-        toggled = [(change, result) for change, result in results if isinstance(result, Examination)]
-        scaling = _scaling(pool, case, target, [examination for _, examination in toggled])
-    diagnosis = conclude(target)
-    refused = dict.fromkeys(f"not probed: {result.what}" for _, result in results if isinstance(result, MemdoctorError))
+    """Probe the target and its matrix, and conclude.
+
+    Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
+    is simulated beside; with a case that insists on the GPU the target is measured in any case.
+    """
+    target = case.workload
+    changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
+    changed = [(change, apply_change(target, change)) for change in changes]
+    workloads = [target, *(workload for _, workload in changed)]
+    with probing(case, time_limit, progress) as session:
+        session.measure(replace(target, batch_size=batch) for batch in SMALL_BATCHES)
+        session.simulate(workloads)
+        if case.backend is Backend.GPU:
+            session.measure([target])
+        session.measure_what_fits(workloads)
+        best = session.best(target)
+        scaling = _scaling(session, target)
+    diagnosis = conclude(_noting(best, [*session.notes(), *_refused(session, changed)]))
     return replace(
         diagnosis,
-        provenance=replace(diagnosis.provenance, notes=(*diagnosis.provenance.notes, *refused)),
         scaling=scaling,
-        toggles=tuple(_toggle(target, change, examination) for change, examination in toggled),
-        assumed=assumed_of(case, target),
+        toggles=_toggles(session, target, changed),
+        comparisons=session.comparisons([({}, target), *changed]),
+        assumed=assumed_of(case, best),
     )
+
+
+def _noting(examination: Examination, notes: Iterable[str]) -> Examination:
+    provenance = examination.provenance
+    added = tuple(dict.fromkeys((*provenance.notes, *notes)))
+    return replace(examination, provenance=replace(provenance, notes=added))
+
+
+def _refused(session: Probing, changed: Sequence[tuple[Change, Workload]]) -> Iterator[str]:
+    """Changes that the model does not allow."""
+    for _, workload in changed:
+        result = session.simulated[workload]
+        if isinstance(result, MemdoctorError) and workload not in session.measured:
+            yield f"not probed: {result.what}"
 
 
 def conclude(examination: Examination) -> Diagnosis:
@@ -85,68 +134,44 @@ def conclude(examination: Examination) -> Diagnosis:
         phases=phases_of(examination),
         modules=modules_of(examination),
         tensors=tensors_of(examination),
+        counters=counters_of(examination),
     )
 
 
-def _examine(pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None) -> list[Examination]:
-    return pool.examine(_requests(case, workloads), _counting(len(workloads), progress))
+def _toggles(session: Probing, target: Workload, changed: Sequence[tuple[Change, Workload]]) -> tuple[Toggle, ...]:
+    pairs = [(change, session.alike(target, workload)) for change, workload in changed]
+    return tuple(_toggle(change, *pair) for change, pair in pairs if pair is not None)
 
 
-def _attempt(
-    pool: Pool, case: Case, workloads: Sequence[Workload], progress: Progress | None
-) -> list[Examination | MemdoctorError]:
-    return pool.attempt(_requests(case, workloads), _counting(len(workloads), progress))
-
-
-def _requests(case: Case, workloads: Sequence[Workload]) -> list[Request]:
-    return [Request(workload, case.device, case.facts) for workload in workloads]
-
-
-def _counting(total: int, progress: Progress | None) -> Callable[[Request], None]:
-    done = 0
-
-    def on_done(request: Request) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total, describe(request.workload))
-
-    return on_done
-
-
-def describe(workload: Workload) -> str:
-    """The workload in a few words: ``batch 8 x 512, fp32, checkpointing``."""
-    words = [f"batch {workload.batch_size} x {workload.seq_length}", workload.precision.value]
-    if workload.gradient_checkpointing:
-        words.append("checkpointing")
-    if workload.evaluate:
-        words.append("evaluation")
-    return ", ".join(words)
-
-
-def _toggle(target: Examination, change: Change, examination: Examination) -> Toggle:
-    peak = peak_of(examination)
+def _toggle(change: Change, target: Examination, toggled: Examination) -> Toggle:
+    peak = peak_of(toggled)
     return Toggle(
         change=change,
         peak=peak,
-        breakdown=breakdown_of(examination),
-        fits=isinstance(examination.outcome, Completed),
+        breakdown=breakdown_of(toggled),
+        fits=isinstance(toggled.outcome, Completed),
         saves_bytes=peak_of(target).reserved_bytes - peak.reserved_bytes,
+        mode=toggled.provenance.mode,
     )
 
 
-def _scaling(pool: Pool, case: Case, target: Examination, toggled: Sequence[Examination]) -> Scaling:
-    """Lines from batch 1 and 2; where batch 1 is different in kind, from 2 and 3."""
-    by_workload = {examination.workload: examination for examination in (target, *toggled)}
+def _scaling(session: Probing, workload: Workload) -> Scaling | None:
+    """Lines from batch 1 and 2; where batch 1 is different in kind, from 2 and 3. ``None`` where none is simulated."""
+    target = session.simulated[workload]
+    if not isinstance(target, Examination):
+        return None
 
     def at(batch: int) -> Examination:
-        workload = replace(target.workload, batch_size=batch)
-        if workload not in by_workload:
-            by_workload[workload] = pool.examine([Request(workload, case.device, case.facts)])[0]
-        return by_workload[workload]
+        wanted = replace(target.workload, batch_size=batch)
+        session.simulate([wanted])
+        found = session.simulated[wanted]
+        if isinstance(found, MemdoctorError):
+            raise found
+        return found
 
     first = 1 if aligned(at(1), at(2)) else 2
-    return scaling_of(at(first), at(first + 1), target, lambda events, clears: _need(events, clears, case.device))
+    device = target.device
+    return scaling_of(at(first), at(first + 1), target, lambda events, clears: _need(events, clears, device))
 
 
 def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:

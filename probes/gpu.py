@@ -2,16 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from memdoctor.errors import MeasureError
+import torch
+import transformers
+
+from memdoctor import __version__
+from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
-from memdoctor.records import Device, Examination, Workload
+from memdoctor.probes.adapting import base_of
+from memdoctor.probes.card import Card, device_of, held_on, open_card
+from memdoctor.probes.context import Context
+from memdoctor.probes.cuda_allocator import CudaAllocator
+from memdoctor.probes.history import Allocator, History, Totals
+from memdoctor.probes.joining import join
+from memdoctor.probes.models import attention_of
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.notes import notes_of
+from memdoctor.probes.optimizers import updates_in_backward
+from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
+from memdoctor.probes.refusals import refusal_of
+from memdoctor.probes.remembered import Setting, remember
+from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
+from memdoctor.probes.step import train
+from memdoctor.probes.timed import Span, TimedTracker
+from memdoctor.probes.tracker import watching
+from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
+
+# GradScaler's own is 2**16. Made-up weights may overflow with it, and a step that is skipped makes no optimizer state.
+FIRST_SCALE = 2.0**8
+_ATTENTION = "aten._scaled_dot_product_"
+_KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}
 
 
 def measure(
     workload: Workload, device: Device, config: Mapping[str, Any], model_source: str, steps: int = STEPS
 ) -> Examination:
-    """Run ``steps`` optimizer steps of ``workload`` on the GPU."""
-    raise MeasureError("there is no GPU probe yet")
+    """Run ``steps`` optimizer steps of ``workload`` on the GPU. Running out of its memory is a result.
+
+    Of ``device`` only the allocator's settings are used, and its context where NVML does not tell. ``config`` and
+    ``model_source`` are as for the simulated probe.
+
+    Raises:
+        InputError: the model, head, attention or optimizer does not exist.
+        MeasureError: there is no GPU that works, or the allocator's history is not whole.
+    """
+    card = _card()
+    examination = examine(CudaAllocator(), card, Asked(workload, device, config, model_source, steps))
+    measured = examination.device
+    if measured.context_source != device.context_source:
+        setting = Setting(card.name, card.driver, card.cuda, torch.__version__)
+        remember(setting, Context(measured.context_bytes, measured.context_error_bytes, measured.context_source))
+    return examination
+
+
+@cache
+def _card() -> Card:
+    """Once for a process: what was held before it had a context cannot be read again."""
+    return open_card()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One run: what to train, for how many steps, and what is known of the device beforehand."""
+
+    workload: Workload
+    device: Device
+    config: Mapping[str, Any]
+    model_source: str
+    steps: int
+
+
+def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
+    """Run the steps on ``allocator``'s device, which is ``card``.
+
+    Raises:
+        InputError, MeasureError: as :func:`measure`.
+    """
+    started = time.perf_counter()
+    subject = real_subject(asked.config, asked.workload)
+    workload = replace(asked.workload, attention=attention_of(base_of(subject.model)))
+    allocator.begin()
+    run = _run(allocator, subject, workload, asked.steps)
+    held = held_on(card, run.history.totals.reserved_bytes)
+    device = device_of(card, held, asked.device)
+    timeline, outcome = join(run.history, run.tracker, parse_alloc_conf(device.alloc_conf), ran_out=run.ran_out)
+    notes = (*notes_of(workload, device, subject.model, run.without_gradient), *run.notes, held.note)
+    provenance = Provenance(
+        mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
+        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model_source=asked.model_source, attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
+        seconds=round(time.perf_counter() - started, 3), notes=tuple(filter(None, notes)), cuda=card.cuda,
+        driver=card.driver,
+    )  # fmt: skip
+    counters = _counters(run.history.totals, held.process_bytes, held.used_bytes)
+    return Examination(workload, device, provenance, outcome, timeline, counters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What was seen of the steps, all of which is over."""
+
+    tracker: TimedTracker
+    history: History
+    ran_out: bool
+    without_gradient: Sequence[str]
+    notes: tuple[str, ...]
+
+
+def _run(allocator: Allocator, subject: Subject, workload: Workload, steps: int) -> _Run:
+    """Move the model to the device and train it there, all of it watched."""
+    torch.manual_seed(0)
+    clock, model = ModuleClock(), subject.model
+    tracker = TimedTracker(allocator, clock)
+    try:
+        with without_collection(), tracker, watching(tracker, clock, model):
+            tracker.begin(0, PhaseName.SETUP)
+            model._apply(allocator.put)  # what model.to(device) does
+            if subject.made_up:
+                make_up_weights(model)
+            mark_model(model, tracker)
+            if updates_in_backward(workload.optimizer):
+                mark_gradients_at_birth(model, tracker)
+            job = make_job(
+                workload, model, allocator.device.type, batches_on(allocator.device, workload, subject.batches),
+                first_scale=FIRST_SCALE,
+            )  # fmt: skip
+            watch = TrackingWatch(tracker, clock, job.scaler)
+            if updates_in_backward(workload.optimizer):
+                watch.without_gradient = []  # they are gone by then
+            train(job, watch, steps)
+            tracker.finish()
+        history = allocator.end()  # while all that the step left is still there
+        return _Run(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
+    except torch.OutOfMemoryError:
+        tracker.finish()
+    except MemdoctorError:
+        raise
+    except Exception as error:
+        raise refusal_of(error) or error from error
+    return _Run(tracker, allocator.end(), True, (), ())
+
+
+def _skipped(scaler: torch.amp.GradScaler) -> tuple[str, ...]:
+    if not scaler.is_enabled() or scaler.get_scale() >= FIRST_SCALE:
+        return ()
+    return ("gradients overflowed in fp16, and an optimizer step was left out: its state may be missing in the first",)
+
+
+def _attention_kernels(spans: Sequence[Span], attention: Attention | None) -> tuple[str, ...]:
+    """The fused kernels of ``scaled_dot_product_attention`` that ran; where none did, it is the math path or eager."""
+    names = {span.op.removeprefix(_ATTENTION).split("_")[0] for span in spans if span.op.startswith(_ATTENTION)}
+    fused = tuple(sorted({_KERNELS[name] for name in names if name in _KERNELS}))
+    return fused or (("math",) if attention is Attention.SDPA else ("eager",))
+
+
+def _counters(totals: Totals, process_bytes: int | None, used_bytes: int | None) -> Counters:
+    return Counters(
+        max_memory_allocated_bytes=totals.peak_allocated_bytes, max_memory_reserved_bytes=totals.peak_reserved_bytes,
+        memory_allocated_bytes=totals.allocated_bytes, memory_reserved_bytes=totals.reserved_bytes,
+        process_bytes=process_bytes, used_bytes=used_bytes,
+    )  # fmt: skip

@@ -25,7 +25,7 @@ from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerErr
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
-from memdoctor.records import Backend, Device, Examination, Workload
+from memdoctor.records import Backend, Completed, Device, Examination, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
 _LAST_BREATH = 5.0  # seconds between a worker's last word and its end
@@ -115,8 +115,10 @@ class Pool:
     def attempt(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination | MemdoctorError]:
         """As :meth:`examine`, with its error in place of the examination of a request that cannot be probed.
 
+        That a worker died, hung or was killed is such an error where the step is a real one.
+
         Raises:
-            WorkerError: a worker died, hung or was killed.
+            WorkerError: a worker died, hung or was killed while it simulated.
             Bug: a worker met an error that is ours.
         """
         return self._run(requests, on_done, (InputError, MeasureError))
@@ -136,13 +138,18 @@ class Pool:
             (of_call, index), outcome = self._finished.get()
             if of_call != call:  # left over from a call that failed
                 continue
-            if isinstance(outcome, Exception) and (not isinstance(outcome, spared) or isinstance(outcome, WorkerError)):
+            if isinstance(outcome, Exception) and not self._is_spared(outcome, spared):
                 self._forget_waiting()
                 raise outcome
+            assert isinstance(outcome, (Examination, MemdoctorError))  # what is spared is one of ours
             results[index] = outcome
             if on_done is not None:
                 on_done(requests[index])
         return [results[index] for index in range(len(requests))]
+
+    def _is_spared(self, error: Exception, spared: tuple[type[MemdoctorError], ...]) -> bool:
+        died = isinstance(error, WorkerError) and self._backend is Backend.SIMULATED
+        return isinstance(error, spared) and not died
 
     def _forget_waiting(self) -> None:
         with suppress(queue.Empty):
@@ -232,11 +239,17 @@ class _Worker:
         if not line.endswith(b"\n"):
             raise self._death(request, limit)
         answer = json.loads(line)
-        if "bug" in answer:
-            raise Bug(answer["bug"])
-        if "error" in answer:
-            raise error_of(answer)
-        return examination_from_json(answer["examination"])
+        examination = examination_from_json(answer["examination"]) if "examination" in answer else None
+        if self._backend is Backend.GPU and (examination is None or not isinstance(examination.outcome, Completed)):
+            self._restart_later()
+        if examination is not None:
+            return examination
+        raise Bug(answer["bug"]) if "bug" in answer else error_of(answer)
+
+    def _restart_later(self) -> None:
+        """After an error of CUDA's, or out of memory: the GPU is free for certain when the process is gone."""
+        self._process.kill()
+        self._process.wait()
 
     def _exchange(self, question: bytes) -> bytes:
         assert self._process.stdin is not None

@@ -88,7 +88,7 @@ class Tracker(TorchDispatchMode):
     def begin(self, step: int, name: PhaseName) -> None:
         """A new phase starts here; the one before it ends."""
         self._end_phase()
-        self.phases.append(Phase(step, name, len(self.events), len(self.events)))
+        self.phases.append(Phase(step, name, self._position(), self._position()))
 
     def finish(self) -> None:
         """The last phase ends, and nothing that happens from here on is recorded."""
@@ -97,12 +97,16 @@ class Tracker(TorchDispatchMode):
 
     def empty_cache(self) -> None:
         """Here the allocator gave its unused segments back."""
-        self.cache_clears.append(len(self.events))
+        self.cache_clears.append(self._position())
+
+    def _position(self) -> int:
+        """How many events there were."""
+        return len(self.events)
 
     def _end_phase(self) -> None:
         if self.phases:
             last = self.phases[-1]
-            self.phases[-1] = Phase(last.step, last.name, last.begin, len(self.events))
+            self.phases[-1] = Phase(last.step, last.name, last.begin, self._position())
 
     def mark(self, tensor: torch.Tensor, mark: Mark) -> None:
         """Note what the tensor's storage was seen to be; tensors on other devices are passed over."""
@@ -184,9 +188,12 @@ class Tracker(TorchDispatchMode):
             return
         op = str(self._acting_for or func)
         draft = BlockDraft(nbytes, self._clock.current, op, str(tensor.dtype)[6:], tuple(tensor.shape))
-        block = self._born(draft)
+        block = self._born_with(storage, draft)
         self._alive[key] = block
         weakref.finalize(storage, self._storage_died, key, block).atexit = False
+
+    def _born_with(self, storage: torch.UntypedStorage, draft: BlockDraft) -> int:
+        return self._born(draft)
 
     def _born(self, draft: BlockDraft) -> int:
         self.blocks.append(draft)

@@ -18,8 +18,10 @@ from memdoctor.errors import InputError
 from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
+__all__ = ["KINDS", "diagnosis_document", "examination_document", "read_diagnosis", "schema"]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ExaminationDocument(ExaminationFields):
     """What is saved of an examination: the evidence, and what follows from it."""
 
@@ -28,7 +30,6 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-__all__ = ["KINDS", "diagnosis_document", "examination_document", "read_diagnosis", "schema"]
 KINDS = ("diagnosis", "examination")
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,6 +34,44 @@ os.environ.update(
 
 settings.register_profile("memdoctor", parent=settings(), deadline=None)  # a busy machine is not a failure
 settings.load_profile("memdoctor")
+
+
+STANDINS = Path(__file__).parent / "standins"
+
+
+@pytest.fixture
+def nvml() -> Any:
+    """A stand-in for pynvml of its own, whose functions describe machines and cards; in nobody's place yet."""
+    spec = importlib.util.spec_from_file_location("pynvml", STANDINS / "pynvml.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def pretend_gpus(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Be, in this process, on a machine with these cards and these other properties of ``nvml.machine``."""
+
+    def pretend(*cards: dict[str, Any], **properties: Any) -> ModuleType:
+        nvml.pretend(nvml.machine(*cards, **properties))
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        module: ModuleType = nvml
+        return module
+
+    return pretend
+
+
+@pytest.fixture
+def with_gpus(nvml: Any) -> Callable[..., dict[str, str]]:
+    """The environment in which another process is on a machine with these cards."""
+
+    def environment(*cards: dict[str, Any], **properties: Any) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, (str(STANDINS), os.environ.get("PYTHONPATH"))))
+        return {"PYTHONPATH": path, nvml.VARIABLE: json.dumps(nvml.machine(*cards, **properties))}
+
+    return environment
 
 
 @pytest.hookimpl(wrapper=True)

@@ -80,21 +80,22 @@ def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]
         return
     started = time.monotonic()
     live = sys.stderr.isatty()
+    count = 0
 
     def tell(done: int, total: int, what: str) -> None:
-        text = f"probed {done} of {total} ({what}), {time.monotonic() - started:.0f} s"
+        nonlocal count
+        count = done
         if live:
+            text = f"probed {done} of {total} ({what}), {time.monotonic() - started:.0f} s"
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"\r\033[K{text[:width]}", nl=False, err=True)
-        elif done == total:
-            click.echo(
-                f"probed {total} workload{'s' if total > 1 else ''} in {time.monotonic() - started:.0f} s", err=True
-            )
 
     if live:
         click.echo("starting torch ...", nl=False, err=True)
     try:
         yield tell
+        if count and not live:
+            click.echo(f"ran {count} probe{'s' if count > 1 else ''} in {time.monotonic() - started:.0f} s", err=True)
     finally:
         if live:
             click.echo("\r\033[K", nl=False, err=True)

@@ -30,15 +30,16 @@ def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
     case = doctor.open_case(**ask.case)
     changes = [doctor.parse_change(case, text) for text in toggles]
     with progress(quiet=ask.quiet) as tell:
-        runs, toggled = doctor.probe(case, changes, repeat=repeat, time_limit=ask.time_limit, progress=tell)
-    document = examination_document(runs[0])
+        found = doctor.probe(case, changes, repeat=repeat, time_limit=ask.time_limit, progress=tell)
+    first = found.runs[0]
+    document = examination_document(first)
     if ask.as_json:
         print_json(document)
     else:
-        diagnosis = doctor.conclude(runs[0])
-        print_diagnosis(replace(diagnosis, assumed=doctor.assumed_of(case, runs[0])), top=ask.top)
-        print_toggles(toggled)
-        print_repeats(runs)
+        diagnosis = replace(doctor.conclude(first), comparisons=found.comparisons)
+        print_diagnosis(replace(diagnosis, assumed=doctor.assumed_of(case, first)), top=ask.top)
+        print_toggles(found.toggles)
+        print_repeats(found.runs)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         again = typed("--repeat", "--toggle")

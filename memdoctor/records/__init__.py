@@ -8,6 +8,8 @@ from memdoctor.records.breakdown import Breakdown
 from memdoctor.records.diagnosis import (
     Budget,
     Change,
+    Comparison,
+    CounterCheck,
     Diagnosis,
     Finding,
     ModuleUse,
@@ -24,14 +26,14 @@ from memdoctor.records.diagnosis import (
     Toggle,
     Verdict,
 )
-from memdoctor.records.examination import Backend, Completed, Examination, Outcome, Provenance, RanOut
+from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.workload import Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
-    "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device",
-    "Diagnosis", "Dtype", "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak", "Phase",
-    "PhaseLine", "PhaseName", "PhaseUse", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance",
-    "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Task", "TensorGroup", "Timeline", "Toggle",
-    "Verdict", "Workload",
+    "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Comparison", "Completed",
+    "CounterCheck", "Counters", "Device", "Diagnosis", "Dtype", "Event", "Examination", "Finding", "Loop",
+    "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine", "PhaseName", "PhaseUse", "Plan", "Precision",
+    "Prediction", "PredictionCheck", "Provenance", "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent",
+    "Task", "TensorGroup", "Timeline", "Toggle", "Verdict", "Workload",
 ]  # fmt: skip

@@ -147,13 +147,48 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toggle:
-    """The target with one thing changed, probed. ``saves_bytes`` is of reserved memory, negative where it costs."""
+    """The target with one thing changed, probed. ``saves_bytes`` is of reserved memory, negative where it costs.
+
+    ``mode`` is how both were probed: ``simulated`` or ``measured``.
+    """
 
     change: Change
     peak: Peak
     breakdown: Breakdown
     fits: bool
     saves_bytes: int
+    mode: str = "simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The same step measured and simulated, on the same card. ``change`` is of the target; empty for itself.
+
+    Errors are of the simulation, in percent of what was measured: negative where it says too little. Where one of
+    the two ran out of memory they are ``None``: what was measured ends where it was refused.
+    """
+
+    change: Change
+    measured: Peak
+    simulated: Peak
+    measured_fits: bool
+    simulated_fits: bool
+    allocated_error_percent: float | None
+    reserved_error_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterCheck:
+    """A figure of the timeline of a measured step beside the one that PyTorch or NVML counted for itself.
+
+    ``difference_bytes`` is what the timeline does not explain.
+    """
+
+    name: str
+    counted_bytes: int
+    timeline_bytes: int
+    difference_bytes: int
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +283,8 @@ class Diagnosis:
     tensors: tuple[TensorGroup, ...]
     scaling: Scaling | None = None
     toggles: tuple[Toggle, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    counters: tuple[CounterCheck, ...] = ()
     findings: tuple[Finding, ...] = ()
     plan: tuple[Plan, ...] = ()
     budgets: tuple[Budget, ...] = ()

@@ -45,7 +45,10 @@ Outcome = Completed | RanOut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """How the evidence was obtained: ``mode`` is ``simulated`` or ``measured``."""
+    """How the evidence was obtained: ``mode`` is ``simulated`` or ``measured``.
+
+    ``cuda`` is the release that PyTorch was built with, ``driver`` that of NVIDIA's driver; empty where no GPU was used.
+    """
 
     mode: str
     memdoctor: str
@@ -57,17 +60,39 @@ class Provenance:
     attention_kernels: tuple[str, ...]
     seconds: float
     notes: tuple[str, ...] = ()
+    cuda: str = ""
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What others counted of a measured run, to hold its timeline to.
+
+    The first four are PyTorch's (``torch.cuda.max_memory_allocated()`` and its kin), the last two NVML's after the run:
+    what this process holds on the card and what all of them do, as nvidia-smi shows; ``None`` where it does not tell.
+    """
+
+    max_memory_allocated_bytes: int
+    max_memory_reserved_bytes: int
+    memory_allocated_bytes: int
+    memory_reserved_bytes: int
+    process_bytes: int | None = None
+    used_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One workload on one device, step by step: the saved file from which everything downstream starts."""
+    """One workload on one device, step by step: the saved file from which everything downstream starts.
+
+    ``counters`` are there where a GPU was measured.
+    """
 
     workload: Workload
     device: Device
     provenance: Provenance
     outcome: Outcome
     timeline: Timeline
+    counters: Counters | None = None
 
     def __post_init__(self) -> None:
         """Something happened, and a run that ran out did so at an event of its timeline."""

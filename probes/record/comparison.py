@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
+from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, peak_of, phase_of, phases_of
 from memdoctor.catalogue import find_gpu
 from memdoctor.records import Category, Completed, Device, Examination, RanOut, Workload
@@ -47,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CellComparison:
     """A recording, by the name of its file, and its simulation. ``notes``: why the two may rightly differ."""
 
     name: str
@@ -82,7 +83,7 @@ class Summary:
     largest_bytes: int | None
 
 
-def compare(name: str, recorded: Examination, simulated: Examination) -> Comparison:
+def compare(name: str, recorded: Examination, simulated: Examination) -> CellComparison:
     """Every figure of the two. Both run on the recorded device, so only what PyTorch does is told apart.
 
     A run that ran out of memory has no peak that could be compared: its simulation goes on as on a larger card. Its
@@ -90,7 +91,7 @@ def compare(name: str, recorded: Examination, simulated: Examination) -> Compari
     """
     completed = isinstance(recorded.outcome, Completed) and isinstance(simulated.outcome, Completed)
     rows = _peak_rows(recorded, simulated) if completed else _message_rows(recorded, simulated)
-    return Comparison(
+    return CellComparison(
         name, recorded.workload, recorded.device, outcome_of(recorded), outcome_of(simulated), tuple(rows),
         tuple(_notes(recorded, simulated)),
     )  # fmt: skip
@@ -106,8 +107,12 @@ def outcome_of(examination: Examination) -> str:
 
 def _peak_rows(recorded: Examination, simulated: Examination) -> Iterator[Row]:
     theirs, ours = peak_of(recorded), peak_of(simulated)
-    yield Row(Kind.ALLOCATED, "allocated", theirs.max_memory_allocated_bytes, ours.max_memory_allocated_bytes)
-    yield Row(Kind.RESERVED, "reserved", theirs.reserved_bytes, ours.reserved_bytes)
+    allocated, reserved = theirs.max_memory_allocated_bytes, theirs.reserved_bytes
+    if recorded.counters is not None:  # PyTorch's own word, not what its history adds up to
+        allocated = recorded.counters.max_memory_allocated_bytes
+        reserved = recorded.counters.max_memory_reserved_bytes
+    yield Row(Kind.ALLOCATED, "allocated", allocated, ours.max_memory_allocated_bytes)
+    yield Row(Kind.RESERVED, "reserved", reserved, ours.reserved_bytes)
     device = theirs.device_bytes if context_is_measured(recorded.device) else None
     yield Row(Kind.DEVICE, "device", device, ours.reserved_bytes + _outside_the_allocator(recorded.device))
     held, expected = breakdown_of(recorded), breakdown_of(simulated)
@@ -166,6 +171,10 @@ def _notes(recorded: Examination, simulated: Examination) -> Iterator[str]:
             yield f"recorded with {name} {public(then)}, simulated with {public(now)}: both may be right"
     if theirs.attention_kernels != ours.attention_kernels:
         yield f"attention ran as {', '.join(theirs.attention_kernels)}, simulated {', '.join(ours.attention_kernels)}"
+    for check in counters_of(recorded):
+        if check.difference_bytes:
+            note = f": {check.note}" if check.note else ""
+            yield f"{check.name}: {check.difference_bytes:+,} B that the recorded history does not explain{note}"
     if recorded.workload != simulated.workload:
         yield "the recorded workload is not the simulated one"
     if not context_is_measured(recorded.device):
@@ -177,7 +186,7 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def summarize(comparisons: Iterable[Comparison]) -> tuple[Summary, ...]:
+def summarize(comparisons: Iterable[CellComparison]) -> tuple[Summary, ...]:
     """What is told of all, one line a figure, in the order of the rows; the phases' peaks together."""
     figures: dict[str, list[Row]] = {}
     for row in (row for comparison in comparisons for row in comparison.rows):
@@ -200,10 +209,10 @@ def _summary(figure: str, rows: list[Row]) -> Summary:
     )
 
 
-def worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
+def worst_first(comparisons: Iterable[CellComparison]) -> list[CellComparison]:
     """Other outcomes first, then by the error in allocated and in reserved bytes, largest first."""
 
-    def badness(comparison: Comparison) -> tuple[bool, float, float]:
+    def badness(comparison: CellComparison) -> tuple[bool, float, float]:
         errors = [
             abs(row.error) if row is not None and row.error is not None else 0.0
             for row in (comparison.row(Kind.ALLOCATED), comparison.row(Kind.RESERVED))

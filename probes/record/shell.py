@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import memdoctor
+from memdoctor.catalogue import find_gpu
 from memdoctor.errors import InputError, MemdoctorError
 from memdoctor.probes.pool import Pool, Request
 from memdoctor.probes.record import tables
-from memdoctor.probes.record.comparison import Comparison
+from memdoctor.probes.record.comparison import CellComparison, context_is_measured
 from memdoctor.probes.record.files import TABLES, read_run, recordings
 from memdoctor.probes.record.grid import facts_of
 from memdoctor.probes.record.overhead import Overhead
@@ -22,10 +24,10 @@ from memdoctor.storage import write_bytes, write_document
 from memdoctor.units import GIB
 
 BACKEND = Backend.GPU  # tests without a GPU put another in its place
-# What is asked for, until the probe says what it found: nothing of it but the allocator's settings reaches a real GPU.
+# What is asked for, until the probe says what it found; of its settings for the allocator, none.
 THIS_GPU = Device(
     name="the GPU of this machine", total_bytes=1024 * GIB, compute_capability="8.0", context_bytes=0,
-    context_error_bytes=0, context_source="not asked", source="not asked",
+    context_error_bytes=0, context_source="unknown", source="not asked",
 )  # fmt: skip
 
 
@@ -44,12 +46,24 @@ def measuring(time_limit: float) -> Iterator[Measure]:
 
         def measure(workload: Workload, seconds: float) -> Examination:
             request = Request(workload, THIS_GPU, facts_of(workload.model), time_limit=seconds)
-            return pool.examine([request])[0]
+            return with_a_context(pool.examine([request])[0])
 
         yield measure
 
 
-def compare_folder(folder: Path, progress: Callable[[int, int], None]) -> list[Comparison]:
+def with_a_context(examination: Examination) -> Examination:
+    """The catalogue's context of the card that was found, where NVML did not tell of the process."""
+    device, entry = examination.device, find_gpu(examination.device.name)
+    if entry is None or context_is_measured(device):
+        return examination
+    known = replace(
+        device, context_bytes=entry.context_bytes, context_error_bytes=entry.context_error_bytes,
+        context_source=entry.context_source,
+    )  # fmt: skip
+    return replace(examination, device=known)
+
+
+def compare_folder(folder: Path, progress: Callable[[int, int], None]) -> list[CellComparison]:
     """Every recording of a folder beside its simulation; no GPU is touched.
 
     Raises:
@@ -74,7 +88,7 @@ def compare_folder(folder: Path, progress: Callable[[int, int], None]) -> list[C
 
 
 def write_tables(
-    folder: Path, comparisons: Sequence[Comparison], ran: Path, overheads: Sequence[Overhead] = ()
+    folder: Path, comparisons: Sequence[CellComparison], ran: Path, overheads: Sequence[Overhead] = ()
 ) -> list[Path]:
     """Write the three tables into ``folder``; ``ran`` is where the last run said what became of each cell.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from memdoctor.errors import MemdoctorError
 from memdoctor.probes.pool import Request
-from memdoctor.probes.record.comparison import Comparison, compare, outcome_of
+from memdoctor.probes.record.comparison import CellComparison, compare, outcome_of
 from memdoctor.probes.record.files import SUFFIX
 from memdoctor.probes.record.grid import facts_of
 from memdoctor.records import Examination
@@ -17,7 +17,7 @@ Simulate = Callable[[Sequence[Request]], Sequence[Examination | MemdoctorError]]
 """Simulates each of the requests, or says why it cannot be; in their order."""
 
 
-def compare_all(files: Sequence[Path], simulate: Simulate) -> list[Comparison]:
+def compare_all(files: Sequence[Path], simulate: Simulate) -> list[CellComparison]:
     """Each recording and its fresh simulation: the same workload, the recorded card, as many steps.
 
     Raises:
@@ -37,8 +37,8 @@ def request_of(recorded: Examination) -> Request:
     return Request(recorded.workload, recorded.device, facts_of(recorded.workload.model), steps)
 
 
-def _beside(name: str, recorded: Examination, simulated: Examination | MemdoctorError) -> Comparison:
+def _beside(name: str, recorded: Examination, simulated: Examination | MemdoctorError) -> CellComparison:
     if isinstance(simulated, Examination):
         return compare(name, recorded, simulated)
     reason = f"not simulated: {simulated.what}"
-    return Comparison(name, recorded.workload, recorded.device, outcome_of(recorded), reason, (), ())
+    return CellComparison(name, recorded.workload, recorded.device, outcome_of(recorded), reason, (), ())

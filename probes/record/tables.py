@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memdoctor.codec import to_json
-from memdoctor.probes.record.comparison import Comparison, Kind, Row, Summary, summarize, worst_first
+from memdoctor.probes.record.comparison import CellComparison, Kind, Row, Summary, summarize, worst_first
 from memdoctor.probes.record.overhead import Overhead
 from memdoctor.storage import envelope
 
@@ -17,7 +17,7 @@ _MOST_SHORT = 5
 
 
 def document(
-    comparisons: Sequence[Comparison], cells: Sequence[Mapping[str, Any]], overheads: Sequence[Overhead] = ()
+    comparisons: Sequence[CellComparison], cells: Sequence[Mapping[str, Any]], overheads: Sequence[Overhead] = ()
 ) -> dict[str, Any]:
     """Everything, for programs: bytes are integers, errors percent, ``null`` is unknown."""
     return {
@@ -35,7 +35,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {**to_json(row), "difference": row.difference, "error_percent": row.error}
 
 
-def as_csv(comparisons: Iterable[Comparison]) -> str:
+def as_csv(comparisons: Iterable[CellComparison]) -> str:
     """A line a figure, with a head; an empty field is unknown."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -48,7 +48,7 @@ def as_csv(comparisons: Iterable[Comparison]) -> str:
 
 
 def markdown(
-    comparisons: Sequence[Comparison], cells: Sequence[Mapping[str, Any]], overheads: Sequence[Overhead] = ()
+    comparisons: Sequence[CellComparison], cells: Sequence[Mapping[str, Any]], overheads: Sequence[Overhead] = ()
 ) -> str:
     """For people: the summary, every recording with the worst first, what differs in each, and what is missing."""
     ordered = worst_first(comparisons)
@@ -64,7 +64,7 @@ def markdown(
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def short(comparisons: Sequence[Comparison]) -> str:
+def short(comparisons: Sequence[CellComparison]) -> str:
     """For the terminal: the summary and the worst."""
     worst = [
         f"  {comparison.name}: {'; '.join(text) or comparison.simulated}"
@@ -90,12 +90,12 @@ def _percent(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3f} %"
 
 
-def _told(comparison: Comparison) -> list[str]:
+def _told(comparison: CellComparison) -> list[str]:
     rows = [row for kind in _HEADS if (row := comparison.row(kind)) is not None and row.difference]
     return [f"{row.what} {_difference(row)}" for row in rows]
 
 
-def _opening(comparisons: Sequence[Comparison]) -> list[str]:
+def _opening(comparisons: Sequence[CellComparison]) -> list[str]:
     cards = ", ".join(sorted({comparison.device.name for comparison in comparisons})) or "no GPU"
     same = sum(comparison.same_outcome for comparison in comparisons)
     return [
@@ -114,7 +114,7 @@ def _in_a_field(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
 
 
-def _summary(comparisons: Sequence[Comparison]) -> list[str]:
+def _summary(comparisons: Sequence[CellComparison]) -> list[str]:
     head = ("figure", "cells", "unknown", "exact", "too little", "median error", "largest error", "largest, bytes")
     return _table(
         head,
@@ -128,7 +128,7 @@ def _summary(comparisons: Sequence[Comparison]) -> list[str]:
     )  # fmt: skip
 
 
-def _cells(comparisons: Iterable[Comparison]) -> list[str]:
+def _cells(comparisons: Iterable[CellComparison]) -> list[str]:
     head = ["recording", "outcome"]
     for kind in _HEADS:
         head += [f"{kind.value}, measured", "error"]
@@ -137,11 +137,11 @@ def _cells(comparisons: Iterable[Comparison]) -> list[str]:
     )
 
 
-def _outcome(comparison: Comparison) -> str:
+def _outcome(comparison: CellComparison) -> str:
     return comparison.recorded if comparison.same_outcome else f"{comparison.recorded}, but {comparison.simulated}"
 
 
-def _head_figures(comparison: Comparison) -> list[str]:
+def _head_figures(comparison: CellComparison) -> list[str]:
     cells = []
     for kind in _HEADS:
         row = comparison.row(kind)
@@ -162,7 +162,7 @@ def _difference(row: Row) -> str:
     return f"{row.difference:+,} B" + ("" if row.error is None else f" ({row.error:+.3f} %)")
 
 
-def _differences(comparisons: Iterable[Comparison]) -> list[str]:
+def _differences(comparisons: Iterable[CellComparison]) -> list[str]:
     return _table(
         ("recording", "figure", "measured", "simulated", "error"),
         (
@@ -174,7 +174,7 @@ def _differences(comparisons: Iterable[Comparison]) -> list[str]:
     )
 
 
-def _notes(comparisons: Iterable[Comparison]) -> list[str]:
+def _notes(comparisons: Iterable[CellComparison]) -> list[str]:
     """A note once, with the recordings that it is about."""
     about: dict[str, list[str]] = {}
     for comparison in comparisons:

@@ -73,7 +73,7 @@ BAD = {
     "repeat-0": (("probe", *TINY, "--repeat", "0"), USAGE, ["--repeat"]),
     "several-gpus": ((*BASE, "--strategy", "ddp"), INPUT, ["single"]),
     "world-of-two": ((*BASE, "--world-size", "2"), INPUT, ["--world-size 1"]),
-    "backend-gpu": ((*BASE, "--backend", "gpu"), MEASURE, ["--backend gpu", "simulated"]),
+    "backend-gpu": ((*BASE, "--backend", "gpu"), MEASURE, ["GPU", "--backend simulated"]),
     "backend-cpu": ((*BASE, "--backend", "cpu"), MEASURE, ["--backend cpu", "simulated"]),
     "output-in-no-folder": ((*BASE, "-o", "nowhere/a.json"), INPUT, ["nowhere"]),
     "output-exists": ((*BASE, "-o", "mine.json"), INPUT, ["mine.json", "-f"]),

@@ -270,7 +270,7 @@ def test_repeated_and_toggled_probes_are_told(run: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert "the same bytes" in done.stdout
     assert "fp16" in done.stdout
-    assert "probed 3 workloads" in done.stderr
+    assert "ran 3 probes" in done.stderr
     assert "precision fp32" in done.stdout  # it was assumed
     again = "--model prajjwal1/bert-tiny -b 1 -s 16"  # without what a diagnosis does not take
     assert done.stderr.rstrip().endswith(f"next: memdoctor diagnose {again}")

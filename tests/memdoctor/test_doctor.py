@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from memdoctor.cases import REFERENCE_GPU, UNKNOWN_CONTEXT_BYTES
+from memdoctor.cases import REFERENCE_GPU
 from memdoctor.catalogue import find_gpu
 from memdoctor.doctor import (
     Case,
     conclude,
-    describe,
     load_examination,
     open_case,
     parse_change,
 )
-from memdoctor.errors import InputError, MeasureError, UsageError
+from memdoctor.errors import InputError, UsageError
+from memdoctor.measuring import describe
 from memdoctor.records import Attention, Examination, Precision, Task, Workload
 from memdoctor.reports.documents import diagnosis_document, examination_document
 from memdoctor.storage import write_document
@@ -43,15 +43,14 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
 
-def gpu_in_this_machine(monkeypatch: pytest.MonkeyPatch, name: str, total: int) -> None:
+@pytest.fixture
+def gpu_in_this_machine(nvml: Any, pretend_gpus: Any) -> Callable[..., None]:
     """Stand in for NVML with one card, of which the driver keeps one GiB."""
-    nvml = SimpleNamespace(
-        NVMLError=RuntimeError, nvmlMemory_v2=2, nvmlInit=lambda: None, nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: 1, nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetMemoryInfo=lambda handle, version: SimpleNamespace(total=total + GIB, reserved=GIB, used=0),
-        nvmlDeviceGetCudaComputeCapability=lambda handle: (8, 9), nvmlDeviceGetName=lambda handle: name,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    def pretend(name: str, total: int, **properties: Any) -> None:
+        pretend_gpus(nvml.card(name=name, total=total + GIB, capability=[8, 9], **properties))
+
+    return pretend
 
 
 def assumed(case: Case) -> str:
@@ -174,14 +173,6 @@ def test_several_gpus_are_refused(settings: dict[str, Any]) -> None:
         open_case("bert-base-uncased", **settings)
 
 
-@pytest.mark.parametrize("backend", ["gpu", "cpu"])
-def test_a_backend_that_measures_is_not_there(backend: str) -> None:
-    with pytest.raises(MeasureError, match=f"--backend {backend}") as caught:
-        open_case("bert-base-uncased", backend=backend)
-    assert caught.value.exit_code == 6
-    assert "simulated" in caught.value.hint
-
-
 @pytest.mark.parametrize("backend", ["auto", "simulated"])
 def test_a_backend_that_simulates_is(backend: str) -> None:
     assert open_case("bert-base-uncased", backend=backend).device.name == REFERENCE_GPU
@@ -201,8 +192,8 @@ def test_memory_that_is_no_size_or_less_than_the_context_is_a_usage_error(memory
         open_case("bert-base-uncased", gpu="T4", memory=memory)
 
 
-def test_the_card_of_this_machine_is_taken_with_the_size_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_in_this_machine(monkeypatch, "Tesla T4", 15 * GIB)
+def test_the_card_of_this_machine_is_taken_with_the_size_that_it_has(gpu_in_this_machine: Any) -> None:
+    gpu_in_this_machine("Tesla T4", 15 * GIB)
     case = open_case("bert-base-uncased")
     known = find_gpu("T4")
     assert known is not None
@@ -212,16 +203,8 @@ def test_the_card_of_this_machine_is_taken_with_the_size_that_it_has(monkeypatch
     assert "T4, the first of this machine" in assumed(case)
 
 
-def test_a_card_that_no_catalogue_knows_has_an_estimated_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_in_this_machine(monkeypatch, "NVIDIA RTX 9999", 40 * GIB)
-    device = open_case("bert-base-uncased").device
-    assert (device.name, device.total_bytes, device.compute_capability) == ("NVIDIA RTX 9999", 40 * GIB, "8.9")
-    assert device.context_bytes == UNKNOWN_CONTEXT_BYTES
-    assert device.context_source.startswith("estimate")
-
-
-def test_a_gpu_that_was_asked_for_comes_before_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_in_this_machine(monkeypatch, "Tesla T4", 15 * GIB)
+def test_a_gpu_that_was_asked_for_comes_before_that_of_the_machine(gpu_in_this_machine: Any) -> None:
+    gpu_in_this_machine("Tesla T4", 15 * GIB)
     case = open_case("bert-base-uncased", gpu="A100-40GB")
     assert case.device.name == "A100-40GB"
     assert "this machine" not in assumed(case)

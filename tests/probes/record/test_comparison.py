@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from memdoctor.probes.record.comparison import Comparison, Kind, Row, Summary, compare, summarize, worst_first
+from memdoctor.probes.record.comparison import CellComparison, Kind, Row, Summary, compare, summarize, worst_first
 from memdoctor.records import Device, Examination, RanOut, Workload
 
 MIB = 1 << 20
 Recording = Callable[..., Examination]
 
 
-def rows(comparison: Comparison, *kinds: Kind) -> list[tuple[str, int | None, int | None]]:
+def rows(comparison: CellComparison, *kinds: Kind) -> list[tuple[str, int | None, int | None]]:
     return [(row.what, row.recorded, row.simulated) for row in comparison.rows if row.kind in kinds]
 
 
@@ -119,8 +119,8 @@ def test_the_error_is_percent_of_what_was_recorded(
     assert (row.difference, row.error) == (difference, error)
 
 
-def made(name: str, device: Device, *figures: Row, simulated: str = "completed") -> Comparison:
-    return Comparison(name, Workload(model="m"), device, "completed", simulated, figures, ())
+def made(name: str, device: Device, *figures: Row, simulated: str = "completed") -> CellComparison:
+    return CellComparison(name, Workload(model="m"), device, "completed", simulated, figures, ())
 
 
 def allocated(recorded: int | None, simulated: int) -> Row:

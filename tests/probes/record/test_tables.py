@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memdoctor.probes.record.comparison import Comparison, Kind, Row
+from memdoctor.probes.record.comparison import CellComparison, Kind, Row
 from memdoctor.probes.record.overhead import Cost, Overhead
 from memdoctor.probes.record.tables import as_csv, document, markdown, short
 from memdoctor.records import Examination, Workload
@@ -19,7 +19,7 @@ CELLS = [
 COST = Overhead("x", recorded=Cost(1000, 2000, 1040), bare=Cost(1000, 2000, 1000))
 
 
-def two(recording: Recording) -> list[Comparison]:
+def two(recording: Recording) -> list[CellComparison]:
     device = recording().device
     exact = (
         Row(Kind.ALLOCATED, "allocated", 2560, 2560), Row(Kind.RESERVED, "reserved", 2000, 2000),
@@ -30,8 +30,8 @@ def two(recording: Recording) -> list[Comparison]:
         Row(Kind.DEVICE, "device", 8000, 9000), Row(Kind.CATEGORY, "workspace", 0, 512),
     )  # fmt: skip
     return [
-        Comparison("h200-a", Workload(model="m"), device, "completed", "completed", exact, ("a note",)),
-        Comparison("h200-b", Workload(model="m"), device, "completed", "completed", off, ("a note", "another")),
+        CellComparison("h200-a", Workload(model="m"), device, "completed", "completed", exact, ("a note",)),
+        CellComparison("h200-b", Workload(model="m"), device, "completed", "completed", off, ("a note", "another")),
     ]
 
 
@@ -75,7 +75,7 @@ def test_what_was_not_recorded_is_told_with_its_reason(recording: Recording) -> 
 
 
 def test_another_outcome_is_told(recording: Recording) -> None:
-    lost = Comparison("h200-c", Workload(model="m"), recording().device, "completed", "not simulated: no", (), ())
+    lost = CellComparison("h200-c", Workload(model="m"), recording().device, "completed", "not simulated: no", (), ())
     assert lines(markdown([lost], ()), "Recordings, worst first")[2:] == [
         "| h200-c | completed, but not simulated: no |  |  |  |  |  |  |"
     ]

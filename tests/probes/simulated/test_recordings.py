@@ -12,7 +12,7 @@ import torch
 
 from memdoctor.catalogue import find_model
 from memdoctor.probes.pool import Request
-from memdoctor.probes.record.comparison import Comparison, Kind, Row, compare
+from memdoctor.probes.record.comparison import CellComparison, Kind, Row, compare
 from memdoctor.probes.record.files import MOST_BYTES
 from memdoctor.probes.record.simulating import compare_all, request_of
 from memdoctor.probes.record.tables import short
@@ -36,13 +36,13 @@ def answer(requests: Sequence[Request]) -> list[Examination]:
     ]
 
 
-def beside_a_fresh_one(recorded: Examination) -> Comparison:
+def beside_a_fresh_one(recorded: Examination) -> CellComparison:
     """An examination that is in no file, and its simulation."""
     (fresh,) = answer([request_of(recorded)])
     return compare("it", recorded, fresh)
 
 
-def off(comparison: Comparison) -> dict[str, int | None]:
+def off(comparison: CellComparison) -> dict[str, int | None]:
     """The figures that should be exact and are not, with what is too much."""
     return {row.what: row.difference for row in comparison.rows if row.kind in EXACT and row.difference != 0}
 

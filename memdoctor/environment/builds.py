@@ -1,0 +1,89 @@
+"""What a build of torch needs of the driver and of the card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memdoctor.environment.wording import Problem
+from memdoctor.probes.nvml import SeenGpu, Survey
+
+Version = tuple[int, ...]
+
+# The oldest driver for a major version of CUDA. Source: CUDA Compatibility, "Minor Version Compatibility", table 1
+# (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html).
+OLDEST_DRIVERS: dict[int, int] = {11: 450, 12: 525, 13: 580}
+# The lowest and highest capability that PyTorch's wheels have code for from 2.11 on, by the oldest CUDA for which it
+# holds. Source: "PyTorch CUDA Support Matrix" in RELEASE.md as of pytorch/pytorch pull request 175253: with CUDA 12.6
+# Maxwell to Hopper, with 12.8 and 13.0 Turing to Blackwell, the newest, and no end is set there.
+CAPABILITIES: tuple[tuple[Version, Version, Version | None], ...] = (
+    ((12, 8), (7, 5), None),
+    ((12, 6), (5, 0), (9, 0)),
+)
+
+
+def driver_problem(cuda: str, seen: Survey) -> list[Problem]:
+    """A driver that is older than torch's CUDA allows."""
+    needed, driver = _version(cuda), _version(seen.driver if isinstance(seen.driver, str) else "")
+    newest = _version(seen.cuda if isinstance(seen.cuda, str) else "")
+    if not needed or not driver:
+        return []
+    oldest = OLDEST_DRIVERS.get(needed[0])
+    too_old = driver[0] < oldest if oldest is not None else bool(newest) and newest[0] < needed[0]
+    if not too_old:
+        return []
+    wanted = f"driver {oldest} or newer" if oldest is not None else f"a driver for CUDA {needed[0]}"
+    ours = f", which runs CUDA up to {seen.cuda}" if newest else ""
+    return [
+        Problem(
+            f"the driver is too old for this torch: {seen.driver}{ours}",
+            f"torch is built for CUDA {cuda}, which needs {wanted} (NVIDIA, CUDA Compatibility)",
+            f"upgrade the driver, or install a torch for CUDA {_suits(driver[0])}",
+        )
+    ]
+
+
+def capability_problems(cuda: str, gpus: Sequence[SeenGpu]) -> list[Problem]:
+    """Cards that PyTorch's own wheels for this CUDA have no code for."""
+    version = _version(cuda)
+    row = next((row for row in CAPABILITIES if version >= row[0]), None)
+    if row is None:
+        return []
+    return [problem for gpu in gpus if (problem := _capability_problem(cuda, gpu, *row[1:])) is not None]
+
+
+def _capability_problem(cuda: str, gpu: SeenGpu, lowest: Version, highest: Version | None) -> Problem | None:
+    what = f"torch's wheels for CUDA {cuda} have no code for GPU {gpu.index}, {gpu.name}"
+    capability = _version(gpu.compute_capability)
+    if capability < lowest:
+        return Problem(
+            what,
+            f"its compute capability is {gpu.compute_capability}, and they begin at {_text(lowest)}",
+            "a torch for CUDA 12.6, or one built for this card",
+        )
+    # Within a major capability code runs on later cards too.
+    if highest is not None and capability[0] > highest[0]:
+        return Problem(
+            what,
+            f"its compute capability is {gpu.compute_capability}, and they end at {_text(highest)}",
+            "a torch for CUDA 12.8 or newer",
+        )
+    return None
+
+
+def _suits(driver: int) -> str:
+    known = [major for major, oldest in OLDEST_DRIVERS.items() if driver >= oldest]
+    return f"{max(known)}.x or older" if known else "10.x or older"
+
+
+def _version(text: str) -> Version:
+    """``580.65.06`` as numbers that compare; nothing where it does not begin with a number."""
+    numbers: list[int] = []
+    for part in text.split("."):
+        if not (part.isascii() and part.isdecimal()):
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def _text(version: Version) -> str:
+    return ".".join(map(str, version))

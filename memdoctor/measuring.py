@@ -1,0 +1,148 @@
+"""Measuring beside simulating: which workloads run where, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+from memdoctor.agreement import compare
+from memdoctor.cases import Case
+from memdoctor.errors import MemdoctorError
+from memdoctor.probes.pool import Pool, Request
+from memdoctor.records import Backend, Change, Comparison, Completed, Examination, Workload
+
+Probed = Examination | MemdoctorError
+Progress = Callable[[int, int, str], None]
+"""Told how many probes are done, how many there are so far, and what the last one was."""
+
+
+@dataclass(slots=True)
+class Probing:
+    """Probes workloads: on the GPU of this machine where the case has one, and simulated (or on the CPU) beside.
+
+    Each workload is probed once in each way. ``case.device`` is the card as it was measured, as soon as one step was.
+    """
+
+    case: Case
+    plain: Pool
+    gpu: Pool | None
+    progress: Progress | None = None
+    simulated: dict[Workload, Probed] = field(default_factory=dict)
+    measured: dict[Workload, Probed] = field(default_factory=dict)
+    _done: int = 0
+    _expected: int = 0
+
+    def simulate(self, workloads: Iterable[Workload]) -> None:
+        """Run them in the plain pool, side by side."""
+        new = [workload for workload in dict.fromkeys(workloads) if workload not in self.simulated]
+        self.simulated |= zip(new, self._attempt(self.plain, new), strict=True)
+
+    def measure(self, workloads: Iterable[Workload]) -> None:
+        """Run them on the GPU, one after another; none where the first ones have shown that nothing can run there.
+
+        Raises:
+            MemdoctorError: the first error of all, where the case insists on the GPU and nothing has worked.
+        """
+        if self.gpu is None:
+            return
+        for workload in dict.fromkeys(workloads):
+            if workload in self.measured or (self.measured and not self.works):
+                continue
+            self.measured[workload] = self._attempt(self.gpu, [workload])[0]
+            self._look_at_the_card(self.measured[workload])
+        if self.case.backend is Backend.GPU and self.measured and not self.works:
+            raise next(result for result in self.measured.values() if isinstance(result, MemdoctorError))
+
+    def measure_what_fits(self, workloads: Iterable[Workload]) -> None:
+        """Measure those that are predicted to fit, and those of which nothing could be predicted."""
+        self.measure([workload for workload in workloads if not _ran_out(self.simulated.get(workload))])
+
+    def examine_again(self, workload: Workload, times: int) -> list[Examination]:
+        """Probe it so many times more, in the way in which it was probed best."""
+        pool = self.gpu if self.gpu is not None and isinstance(self.measured.get(workload), Examination) else self.plain
+        self._expected += times
+        return pool.examine([self._request(workload)] * times, self._on_done)
+
+    @property
+    def works(self) -> bool:
+        """Whether the GPU has completed or refused a step so far."""
+        return any(isinstance(result, Examination) for result in self.measured.values())
+
+    def best(self, workload: Workload) -> Examination:
+        """As it was measured, else as it was simulated.
+
+        Raises:
+            MemdoctorError: neither was possible; this is why.
+        """
+        results = [found[workload] for found in (self.measured, self.simulated) if workload in found]
+        for result in results:
+            if isinstance(result, Examination):
+                return result
+        raise next(result for result in results if isinstance(result, MemdoctorError))
+
+    def alike(self, target: Workload, other: Workload) -> tuple[Examination, Examination] | None:
+        """Two workloads probed in the same way: measured, if both ran to their end, else simulated, if both could be."""
+        measured = self.measured.get(target), self.measured.get(other)
+        if all(isinstance(result, Examination) and not _ran_out(result) for result in measured):
+            return _pair(measured)
+        return _pair((self.simulated.get(target), self.simulated.get(other)))
+
+    def comparisons(self, changes: Sequence[tuple[Change, Workload]]) -> tuple[Comparison, ...]:
+        """Every workload that was both measured on the GPU and simulated, by its change."""
+        pairs = [(change, _pair((self.measured.get(item), self.simulated.get(item)))) for change, item in changes]
+        return tuple(compare(change, *pair) for change, pair in pairs if pair is not None)
+
+    def notes(self) -> Iterator[str]:
+        """Why what should have been measured was not."""
+        failed = [result for result in self.measured.values() if isinstance(result, MemdoctorError)]
+        yield from dict.fromkeys(f"not measured: {_reason(result)}" for result in failed)
+
+    def _look_at_the_card(self, result: Probed) -> None:
+        if isinstance(result, Examination):
+            self.case = replace(self.case, device=result.device)
+
+    def _attempt(self, pool: Pool, workloads: Sequence[Workload]) -> list[Probed]:
+        self._expected += len(workloads)
+        return pool.attempt([self._request(workload) for workload in workloads], self._on_done)
+
+    def _request(self, workload: Workload) -> Request:
+        return Request(workload, self.case.device, self.case.facts)
+
+    def _on_done(self, request: Request) -> None:
+        self._done += 1
+        if self.progress is not None:
+            self.progress(self._done, self._expected, describe(request.workload))
+
+
+@contextmanager
+def probing(case: Case, time_limit: float, progress: Progress | None) -> Iterator[Probing]:
+    """The pools that a case needs. Processes start with their first request, and the GPU is free when all is over."""
+    with ExitStack() as pools:
+        kind = Backend.CPU if case.backend is Backend.CPU else Backend.SIMULATED
+        plain = pools.enter_context(Pool(kind, time_limit=time_limit))
+        gpu = pools.enter_context(Pool(Backend.GPU, time_limit=time_limit)) if case.tries_gpu else None
+        yield Probing(case, plain, gpu, progress)
+
+
+def describe(workload: Workload) -> str:
+    """The workload in a few words: ``batch 8 x 512, fp32, checkpointing``."""
+    words = [f"batch {workload.batch_size} x {workload.seq_length}", workload.precision.value]
+    if workload.gradient_checkpointing:
+        words.append("checkpointing")
+    if workload.evaluate:
+        words.append("evaluation")
+    return ", ".join(words)
+
+
+def _ran_out(result: Probed | None) -> bool:
+    return isinstance(result, Examination) and not isinstance(result.outcome, Completed)
+
+
+def _pair(results: tuple[Probed | None, Probed | None]) -> tuple[Examination, Examination] | None:
+    first, second = results
+    return (first, second) if isinstance(first, Examination) and isinstance(second, Examination) else None
+
+
+def _reason(error: MemdoctorError) -> str:
+    return f"{error.what} ({error.why})" if error.why else error.what
