@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memdoctor.probes.record.comparison import CellComparison, Kind, Row, Summary, compare, summarize, worst_first
-from memdoctor.records import Device, Examination, RanOut, Workload
+from memdoctor.records import Counters, Device, Examination, RanOut, Workload
 
 MIB = 1 << 20
 Recording = Callable[..., Examination]
@@ -39,6 +39,17 @@ def test_the_device_is_what_nvml_showed_beside_what_the_catalogue_would_say(reco
     """500 MiB of context were measured; the catalogue has 600 for an H200."""
     found = compare("a", recording(), recording())
     assert rows(found, Kind.DEVICE) == [("device", 502 * MIB, 602 * MIB)]
+
+
+def test_pytorchs_counters_are_what_was_measured_and_what_they_do_not_explain_is_told(recording: Recording) -> None:
+    """The history adds up to 2560 B of 2 MiB; at its end 1024 B are left."""
+    counted = Counters(
+        max_memory_allocated_bytes=3072, max_memory_reserved_bytes=2 * MIB, memory_allocated_bytes=1024,
+        memory_reserved_bytes=2 * MIB,
+    )  # fmt: skip
+    found = compare("a", replace(recording(), counters=counted), recording())
+    assert rows(found, Kind.ALLOCATED, Kind.RESERVED) == [("allocated", 3072, 2560), ("reserved", 2 * MIB, 2 * MIB)]
+    assert found.notes == ("max_memory_allocated: +512 B that the recorded history does not explain",)
 
 
 def test_without_nvml_the_device_is_unknown_and_says_so(recording: Recording) -> None:
