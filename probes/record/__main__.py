@@ -97,7 +97,8 @@ def _record(cells: tuple[Cell, ...], out: Path, limits: Limits, *, force: bool, 
     counted = ", ".join(f"{count} {state}" for state in State if (count := states[state]))
     click.echo(f"{counted}, in {time.monotonic() - started:.0f} s", err=True)
     if not states[State.RECORDED] + states[State.RECORDED_BEFORE]:
-        raise MeasureError("nothing was recorded", why=results[0].reason)
+        first = next((result for result in results if result.state is State.FAILED), results[0])
+        raise MeasureError("nothing was recorded", why=first.reason)
 
 
 def _tell(result: Result, done: int, total: int) -> None:

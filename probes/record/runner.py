@@ -72,6 +72,7 @@ class Recorder:
     _took: dict[str, float] = field(init=False, default_factory=dict)  # by model, the longest
     _errors: list[MemdoctorError | Bug] = field(init=False, default_factory=list)
     _recorded: bool = field(init=False, default=False)
+    _starts: bool = field(init=False, default=True)  # the next step starts a worker, and torch with it
 
     def run(self, cells: Sequence[Cell]) -> Iterator[Result]:
         """Go through the cells; gives each result as it is there.
@@ -123,7 +124,7 @@ class Recorder:
         return self.limits.run - (self.clock() - self._started)
 
     def _expected(self, cell: Cell) -> float:
-        """The longest that a cell of this model took, else of any: 0 before the first, which starts torch as well."""
+        """The longest that a cell of this model took, else of any, without starting torch: 0 before the first."""
         return self._took.get(cell.workload.model, max(self._took.values(), default=0.0))
 
     def _record(self, cell: Cell) -> Result:
@@ -133,9 +134,9 @@ class Recorder:
         except (MemdoctorError, Bug) as error:
             return self._failed(cell, error, self.clock() - started)
         seconds = self.clock() - started
-        alone = seconds if self._recorded else min(seconds, examination.provenance.seconds)  # without starting torch
+        alone = min(seconds, examination.provenance.seconds) if self._starts else seconds
         self._took[cell.workload.model] = max(alone, self._took.get(cell.workload.model, 0.0))
-        self._recorded = True
+        self._recorded, self._starts = True, isinstance(examination.outcome, RanOut)
         if self.device is None:
             self.device = examination.device
             if settled := self._settled(cell, self.device):
@@ -146,6 +147,7 @@ class Recorder:
 
     def _failed(self, cell: Cell, error: MemdoctorError | Bug, seconds: float) -> Result:
         self._errors.append(error)
+        self._starts = True
         if not self._recorded and [_reason(one) for one in self._errors].count(_reason(error)) >= SAME_ERRORS:
             raise error
         detail = str(error) if isinstance(error, Bug) else ""

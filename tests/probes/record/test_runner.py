@@ -106,6 +106,17 @@ def test_a_smaller_model_is_still_begun_where_a_larger_one_would_not_finish(benc
     assert states(results) == [State.RECORDED, State.RECORDED, State.RECORDED_BEFORE, State.NOT_REACHED]
 
 
+def test_a_worker_that_starts_again_makes_no_cell_look_slow(bench: Bench, tmp_path: Path) -> None:
+    """What comes after a failure takes 20 s, of which its step says that it took 2: so does the next."""
+    bench.errors = {"bert-base-uncased 2": WorkerError("the probe did not finish", why=ENDED)}
+    recorder = bench.recorder(tmp_path, run=33.0)
+    results = []
+    for result in recorder.run([CELLS[0], CELLS[1], CELLS[2], replace(CELLS[2], name="again")]):
+        results.append(result)
+        bench.seconds = 20.0 if len(results) == 2 else 1.0
+    assert states(results) == [State.RECORDED, State.FAILED, State.RECORDED, State.RECORDED]
+
+
 def test_a_cell_has_no_more_time_than_the_run(bench: Bench, tmp_path: Path) -> None:
     bench.run(tmp_path, run=16.0, one=10.0)
     assert [asked[2] for asked in bench.asked] == [10.0, 10.0, 6.0]
