@@ -22,7 +22,6 @@ from memdoctor.probes.record.runner import Limits, Recorder, Result, State
 from memdoctor.storage import check_writable
 from memdoctor.units import format_bytes
 
-EXIT_BUG = 1
 EXIT_INTERRUPTED = 130
 _SECONDS = click.FloatRange(min=0, min_open=True)
 

@@ -114,7 +114,8 @@ def _peak_rows(recorded: Examination, simulated: Examination) -> Iterator[Row]:
     yield Row(Kind.ALLOCATED, "allocated", allocated, ours.max_memory_allocated_bytes)
     yield Row(Kind.RESERVED, "reserved", reserved, ours.reserved_bytes)
     device = theirs.device_bytes if context_is_measured(recorded.device) else None
-    yield Row(Kind.DEVICE, "device", device, ours.reserved_bytes + _outside_the_allocator(recorded.device))
+    outside = _outside_the_allocator(recorded.device)
+    yield Row(Kind.DEVICE, "device", device, None if outside is None else ours.reserved_bytes + outside)
     held, expected = breakdown_of(recorded), breakdown_of(simulated)
     for category in Category:
         yield Row(
@@ -156,14 +157,21 @@ def context_is_measured(device: Device) -> bool:
     return device.context_source.startswith("measured")
 
 
-def _outside_the_allocator(device: Device) -> int:
-    """What is told without the card at hand: the catalogue's context, and what other processes held then."""
+def _outside_the_allocator(device: Device) -> int | None:
+    """What other processes held, and the context that would be told without the card at hand: the catalogue's.
+
+    Of a card that is not in the catalogue, the measured one; unknown where that is too.
+    """
     entry = find_gpu(device.name)
+    if entry is None and not context_is_measured(device):
+        return None
     return (entry.context_bytes if entry is not None else device.context_bytes) + device.other_processes_bytes
 
 
 def _notes(recorded: Examination, simulated: Examination) -> Iterator[str]:
     theirs, ours = recorded.provenance, simulated.provenance
+    if theirs.mode != "measured":
+        yield f"no measurement: the file is {theirs.mode}"
     for name, then, now in (
         ("torch", theirs.torch, ours.torch), ("transformers", theirs.transformers, ours.transformers),
     ):  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -106,6 +105,8 @@ def run_once(workload: Workload, how: How, *, device: Device, time_limit: float)
 
 
 def _child(how: How, question: Mapping[str, Any]) -> Cost:
+    import resource  # not on Windows, where tables are made all the same
+
     from memdoctor.probes import gpu
 
     workload, device = from_json(Workload, question["workload"]), from_json(Device, question["device"])

@@ -60,6 +60,18 @@ def test_without_nvml_the_device_is_unknown_and_says_so(recording: Recording) ->
     assert "device bytes unknown: catalogue: NVML is missing" in found.notes
 
 
+def test_a_card_that_is_in_no_catalogue_has_its_measured_context_or_none(recording: Recording) -> None:
+    there = replace(recording().device, name="unheard of", other_processes_bytes=3 * MIB)
+    assert rows(compare("a", recording(device=there), recording()), Kind.DEVICE) == [("device", 505 * MIB, 505 * MIB)]
+    blind = replace(there, context_bytes=0, context_source="unknown")
+    assert rows(compare("a", recording(device=blind), recording()), Kind.DEVICE) == [("device", None, None)]
+
+
+def test_what_was_not_measured_is_told(recording: Recording) -> None:
+    found = compare("a", recording(mode="simulated"), recording())
+    assert found.notes == ("no measurement: the file is simulated",)
+
+
 def test_other_versions_and_kernels_are_told(recording: Recording) -> None:
     ours = recording(torch="2.13.0+cpu", transformers="5.24.0", attention_kernels=("flash", "math"))
     assert compare("a", recording(), ours).notes == (
