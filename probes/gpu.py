@@ -17,6 +17,7 @@ from memdoctor import __version__
 from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
 from memdoctor.probes.adapting import base_of
+from memdoctor.probes.bare import FIRST_SCALE
 from memdoctor.probes.card import Card, device_of, held_on, open_card
 from memdoctor.probes.context import Context
 from memdoctor.probes.cuda_allocator import CudaAllocator
@@ -37,8 +38,6 @@ from memdoctor.probes.tracker import watching
 from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
 from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
 
-# GradScaler's own is 2**16. Made-up weights may overflow with it, and a step that is skipped makes no optimizer state.
-FIRST_SCALE = 2.0**8
 _ATTENTION = "aten._scaled_dot_product_"
 _KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}
 

@@ -71,7 +71,8 @@ def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
 
 def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
     if diagnosis.scaling is not None:
-        print_labelled(out, "batch", _prediction(diagnosis.scaling))
+        how = "" if diagnosis.provenance.mode == "simulated" else "simulated: "
+        print_labelled(out, "batch", how + _prediction(diagnosis.scaling))
         print_labelled(out, "", _growth(diagnosis.scaling))
     for note in diagnosis.provenance.notes:
         print_labelled(out, "note", note)
@@ -169,9 +170,10 @@ def _ran_out(at: RanOutAt) -> str:
 def _peak(diagnosis: Diagnosis) -> str:
     peak, device = diagnosis.peak, diagnosis.device
     context, error = device.context_bytes / MIB, device.context_error_bytes / MIB
+    others = f"+ {format_bytes(device.other_processes_bytes)} of others " if device.other_processes_bytes else ""
     return (
         f"{format_bytes(peak.reserved_bytes)} reserved ({format_bytes(peak.allocated_bytes)} allocated) "
-        f"+ context {context:.0f} {symbol('±', '+-')} {error:.0f} MiB = {format_bytes(peak.device_bytes)}"
+        f"+ context {context:.0f} {symbol('±', '+-')} {error:.0f} MiB {others}= {format_bytes(peak.device_bytes)}"
     )
 
 
@@ -206,10 +208,12 @@ def _toggles(toggles: Sequence[Toggle]) -> Table:
     table.add_column(justify="right")
     table.add_column()
     table.add_column()
+    mixed = len({toggle.mode for toggle in toggles}) > 1
+    told = {toggle.mode: f", {toggle.mode}" for toggle in toggles if mixed}
     for index, toggle in enumerate(toggles):
         saves = toggle.saves_bytes
         effect = f"{'saves' if saves >= 0 else 'COSTS'} {format_bytes(abs(saves))}"
-        where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}"
+        where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}{told.get(toggle.mode, '')}"
         reserved = format_bytes(toggle.peak.reserved_bytes)
         label = _label("what if" if index == 0 else "")
         table.add_row(label, *map(Text, map(clean, (describe_change(toggle.change), reserved, effect, where))))

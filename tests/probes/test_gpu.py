@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from memdoctor.agreement import RESET, counters_of
 from memdoctor.analysis import breakdown_of, peak_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.codec import examination_from_json, examination_to_json
 from memdoctor.errors import MeasureError
+from memdoctor.probes.bare import run_bare
 from memdoctor.probes.card import Card
 from memdoctor.probes.gpu import Asked, examine
+from memdoctor.probes.history import Action
 from memdoctor.probes.nvml import MemoryReading, NoGpu
+from memdoctor.probes.real import real_subject
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.records import Category, Completed, Device, Examination, PhaseName, Precision, RanOut, Workload
@@ -85,6 +89,27 @@ def test_the_timeline_is_the_allocators(settings: dict[str, Any], conf: str) -> 
         "used on the card, by NVML",
     ]  # fmt: skip
     assert {check.name: check.difference_bytes for check in checks if check.difference_bytes} == {}
+
+
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+def test_recording_takes_nothing_of_the_card(settings: dict[str, Any]) -> None:
+    """The allocator's history is the same, entry by entry, when nobody looks at the step."""
+    watched, alone = CudaStandIn(), CudaStandIn()
+    found = probe(watched, **settings)
+    subject = real_subject(BERT, found.workload)
+    alone.begin()
+    run_bare(alone, subject, found.workload, 2)
+    alone.end()
+    end = found.timeline.phases[-1].end
+    assert lives(watched, end) == lives(alone, end)
+    assert watched.peak_allocated == alone.peak_allocated
+
+
+def lives(allocator: CudaStandIn, end: int) -> list[tuple[Action, int]]:
+    """So many births and deaths, in order. Of deaths with no birth between them the order is that of addresses in places."""
+    seen = [(entry.action, entry.bytes) for entry in allocator.entries if entry.action in (Action.ALLOC, Action.FREE)]
+    runs = groupby(seen[:end], key=lambda life: life[0])
+    return [life for action, run in runs for life in (run if action is Action.ALLOC else sorted(run))]
 
 
 def _fields(device: Device) -> dict[str, Any]:
