@@ -10,7 +10,7 @@ from pathlib import Path
 
 import memdoctor
 from memdoctor.catalogue import find_gpu
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError
 from memdoctor.probes.pool import Pool, Request
 from memdoctor.probes.record import tables
 from memdoctor.probes.record.comparison import CellComparison, context_is_measured
@@ -23,6 +23,7 @@ from memdoctor.records import Backend, Device, Examination, Workload
 from memdoctor.storage import write_bytes, write_document
 from memdoctor.units import GIB
 
+_ELSEWHERE = "memdoctor env says what is wrong; --table compares recordings on machines without a GPU"
 BACKEND = Backend.GPU  # tests without a GPU put another in its place
 # What is asked for, until the probe says what it found; of its settings for the allocator, none.
 THIS_GPU = Device(
@@ -46,7 +47,12 @@ def measuring(time_limit: float) -> Iterator[Measure]:
 
         def measure(workload: Workload, seconds: float) -> Examination:
             request = Request(workload, THIS_GPU, facts_of(workload.model), time_limit=seconds)
-            return with_a_context(pool.examine([request])[0])
+            try:
+                return with_a_context(pool.examine([request])[0])
+            except MeasureError as error:
+                if "--backend" not in error.hint:
+                    raise
+                raise MeasureError(error.what, why=error.why, hint=_ELSEWHERE) from error  # the main command's option
 
         yield measure
 

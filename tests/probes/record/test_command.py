@@ -152,7 +152,12 @@ def test_without_a_gpu_the_reason_is_told(bare: Bare, tmp_path: Path) -> None:
     blind = Bare({**bare.environment, "CUDA_VISIBLE_DEVICES": ""})
     ran = blind.run("--out", tmp_path / "out", "--grid", "quick")
     assert (ran.returncode, ran.stdout) == (6, "")
-    assert "Error: " in ran.stderr
+    error = ran.stderr[ran.stderr.index("Error: ") :].splitlines()
+    assert len(error) == 3
+    assert "GPU" in error[0]
+    assert error[1].startswith("  why: ")
+    assert error[2] == "  try: memdoctor env says what is wrong; --table compares recordings on machines without a GPU"
+    assert ran.stderr.count("failed") == 1  # the second time it is the machine's
     assert "Traceback" not in ran.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
