@@ -56,7 +56,7 @@ def _checks(examination: Examination) -> Iterator[CounterCheck]:
     yield _check("memory_reserved at the end", counted.memory_reserved_bytes, reserved[-1])
     if counted.used_bytes is not None:
         explained = reserved[-1] + device.context_bytes + device.other_processes_bytes
-        yield _check("used on the card, by NVML", counted.used_bytes, explained)
+        yield _check("used on the card", counted.used_bytes, explained)
 
 
 def _peak(name: str, counted: int, timeline: int) -> CounterCheck:

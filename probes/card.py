@@ -21,7 +21,8 @@ Reader = Callable[[], MemoryReading | NoGpu]
 class Card:
     """Facts that do not change, what was held before this process had a context (``before``), and ``read`` for now.
 
-    ``name`` is CUDA's, which is NVML's too.
+    ``name`` is CUDA's, which is NVML's too. ``used`` is CUDA's own count of the bytes in use by all, which is less to
+    go by: it cannot be had before there is a context.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Card:
     driver: str
     before: MemoryReading | NoGpu
     read: Reader
+    used: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,13 @@ def open_card() -> Card:
         driver=driver_version() or "",
         before=before.get(_bare(uuid), missing),
         read=lambda: read_memory(uuid, own),
+        used=_used,
     )
+
+
+def _used() -> int:
+    free, total = torch.cuda.mem_get_info()
+    return int(total - free)
 
 
 def _bare(uuid: str) -> str:
@@ -78,15 +86,22 @@ def held_on(card: Card, reserved_bytes: int) -> Held:
     """Read the card now that the step is over, with ``reserved_bytes`` in PyTorch's hands."""
     after = card.read()
     if isinstance(after, NoGpu) or isinstance(card.before, NoGpu):
-        gone = after if isinstance(after, NoGpu) else card.before
-        assert isinstance(gone, NoGpu)
-        return Held(None, None, None, 0, f"context not measured, taken from the catalogue: {gone.reason}")
+        return _held_by_all(card, after if isinstance(after, NoGpu) else card.before, reserved_bytes)
     context = context_of(card.before, after, reserved_bytes)
     if isinstance(context, Unknown):
         note = f"context not measured, taken from the catalogue: {context.reason}"
         return Held(after.own_bytes, after.used_bytes, None, 0, note)
     own = context.context_bytes + reserved_bytes
     return Held(after.own_bytes, after.used_bytes, context, max(0, after.used_bytes - own))
+
+
+def _held_by_all(card: Card, missing: MemoryReading | NoGpu, reserved_bytes: int) -> Held:
+    """Without NVML: what all hold less what is reserved, in which the context and other processes are one."""
+    assert isinstance(missing, NoGpu)
+    used = card.used()
+    context = Context(used - reserved_bytes, 0, "measured: cudaMemGetInfo's used bytes less reserved, others included")
+    note = f"context and other processes are one figure, since NVML does not tell them apart: {missing.reason}"
+    return Held(None, used, context, 0, note)
 
 
 def device_of(card: Card, held: Held, asked: Device) -> Device:

@@ -39,7 +39,8 @@ def context_of(before: MemoryReading, after: MemoryReading, reserved_bytes: int)
         return Context(own, PAGE_BYTES, "measured: process bytes by pid less reserved")
     held_before, held_after = _held(before.others), _held(after.others)
     # A newcomer may be this very process under the number that it has outside of its container: nothing to take off.
-    moved = sum(held_after.get(pid, 0) - count for pid, count in held_before.items())
+    followed = {pid: count for pid, count in held_before.items() if pid in held_after or _is_gone(pid, after)}
+    moved = sum(held_after.get(pid, 0) - count for pid, count in followed.items())
     newcomers = sorted(count for pid, count in held_after.items() if pid not in held_before)
     taken = after.used_bytes - before.used_bytes - moved - reserved_bytes
     if taken <= 0:
@@ -47,13 +48,18 @@ def context_of(before: MemoryReading, after: MemoryReading, reserved_bytes: int)
             f"{before.used_bytes} B of the card were in use before and {after.used_bytes} B after, of which "
             f"{reserved_bytes} B are reserved and others have taken {moved} B: no context fits between"
         )
-    # What nobody is known to hold may have been given back meanwhile, which would hide as much of the context.
-    unaccounted = max(0, before.used_bytes - sum(held_before.values())) + sum(newcomers[:-1])
+    # What nobody is known to go on holding may have been given back meanwhile, and hides as much of the context.
+    unaccounted = max(0, before.used_bytes - sum(followed.values())) + sum(newcomers[:-1])
     return Context(
         taken,
         PAGE_BYTES + min(taken, unaccounted),
         "measured: by difference of used bytes less reserved; other processes may have moved",
     )
+
+
+def _is_gone(pid: int, after: MemoryReading) -> bool:
+    """Whether the process is told to hold nothing any more; without a list, or without its bytes, it is not."""
+    return not isinstance(after.others, Unknown) and pid not in {process.pid for process in after.others}
 
 
 def _held(processes: tuple[GpuProcess, ...] | Unknown) -> dict[int, int]:

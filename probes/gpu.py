@@ -26,6 +26,7 @@ from memdoctor.probes.joining import join
 from memdoctor.probes.models import attention_of
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.notes import notes_of
+from memdoctor.probes.nvml import NoGpu
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import make_job, without_collection
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
@@ -57,7 +58,7 @@ def measure(
     card = _card()
     examination = examine(CudaAllocator(), card, Asked(workload, device, config, model_source, steps))
     measured = examination.device
-    if measured.context_source != device.context_source:
+    if not isinstance(card.before, NoGpu) and measured.context_source != device.context_source:
         setting = Setting(card.name, card.driver, card.cuda, torch.__version__)
         remember(setting, Context(measured.context_bytes, measured.context_error_bytes, measured.context_source))
     return examination
@@ -90,7 +91,7 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
     subject = real_subject(asked.config, asked.workload)
     workload = replace(asked.workload, attention=attention_of(base_of(subject.model)))
     allocator.begin()
-    run = _run(allocator, subject, workload, asked.steps)
+    run = run_watched(allocator, subject, workload, asked.steps)
     held = held_on(card, run.history.totals.reserved_bytes)
     device = device_of(card, held, asked.device)
     timeline, outcome = join(run.history, run.tracker, parse_alloc_conf(device.alloc_conf), ran_out=run.ran_out)
@@ -107,7 +108,7 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Watched:
     """What was seen of the steps, all of which is over."""
 
     tracker: TimedTracker
@@ -117,7 +118,7 @@ class _Run:
     notes: tuple[str, ...]
 
 
-def _run(allocator: Allocator, subject: Subject, workload: Workload, steps: int) -> _Run:
+def run_watched(allocator: Allocator, subject: Subject, workload: Workload, steps: int) -> Watched:
     """Move the model to the device and train it there, all of it watched."""
     torch.manual_seed(0)
     clock, model = ModuleClock(), subject.model
@@ -141,14 +142,14 @@ def _run(allocator: Allocator, subject: Subject, workload: Workload, steps: int)
             train(job, watch, steps)
             tracker.finish()
         history = allocator.end()  # while all that the step left is still there
-        return _Run(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
+        return Watched(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
     except torch.OutOfMemoryError:
         tracker.finish()
     except MemdoctorError:
         raise
     except Exception as error:
         raise refusal_of(error) or error from error
-    return _Run(tracker, allocator.end(), True, (), ())
+    return Watched(tracker, allocator.end(), True, (), ())
 
 
 def _skipped(scaler: torch.amp.GradScaler) -> tuple[str, ...]:

@@ -68,8 +68,9 @@ class Provenance:
 class Counters:
     """What others counted of a measured run, to hold its timeline to.
 
-    The first four are PyTorch's (``torch.cuda.max_memory_allocated()`` and its kin), the last two NVML's after the run:
-    what this process holds on the card and what all of them do, as nvidia-smi shows; ``None`` where it does not tell.
+    The first four are PyTorch's (``torch.cuda.max_memory_allocated()`` and its kin), the last two are read after
+    the run: what this process holds on the card (NVML; ``None`` where it does not tell) and what all of them do, as
+    nvidia-smi shows (NVML, else ``cudaMemGetInfo``).
     """
 
     max_memory_allocated_bytes: int

@@ -63,6 +63,14 @@ def test_the_process_itself_under_another_number_is_not_taken_off() -> None:
     assert (context.context_bytes, context.error_bytes) == (124 * MIB, PAGE_BYTES)
 
 
+@pytest.mark.parametrize("others", [Unknown("no permission"), (process(7, None),)])
+def test_others_who_are_no_longer_told_of_have_not_gone(others: tuple[GpuProcess, ...] | Unknown) -> None:
+    before = reading(50 * MIB, process(7, 50 * MIB))
+    after = MemoryReading(15 * GIB, 1174 * MIB, None, others)
+    context = measured(before, after, 1000 * MIB)
+    assert (context.context_bytes, context.error_bytes) == (124 * MIB, PAGE_BYTES + 50 * MIB)
+
+
 def test_of_two_newcomers_one_may_be_in_the_figure() -> None:
     after = reading(1174 * MIB, process(4711, 1124 * MIB), process(4712, 50 * MIB))
     assert measured(reading(0), after, 1000 * MIB) == Context(

@@ -55,7 +55,9 @@ def open_card() -> Card:
         return MemoryReading(total, own + others, own, ())
 
     before = MemoryReading(total, others, None, ())
-    return Card(MACHINE["name"], total, MACHINE["capability"], "GPU-1", "13.0", "580.1", before, read)
+    return Card(
+        MACHINE["name"], total, MACHINE["capability"], "GPU-1", "13.0", "580.1", before, read, lambda: read().used_bytes
+    )
 
 
 def install(probe: Any) -> None:
