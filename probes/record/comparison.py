@@ -185,6 +185,8 @@ def _notes(recorded: Examination, simulated: Examination) -> Iterator[str]:
             yield f"{check.name}: {check.difference_bytes:+,} B that the recorded history does not explain{note}"
     if recorded.workload != simulated.workload:
         yield "the recorded workload is not the simulated one"
+    if recorded.device.context_source.endswith("others included"):
+        yield f"device bytes, {recorded.device.context_source}"
     if not context_is_measured(recorded.device):
         yield f"device bytes unknown: {recorded.device.context_source}"
 

@@ -8,15 +8,17 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memdoctor.analysis import peak_of
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import MeasureError
 from memdoctor.probes import STEPS
 from memdoctor.probes.record.grid import Cell, facts_of
 from memdoctor.records import Device, Workload
 from memdoctor.units import KIB
+
+if TYPE_CHECKING:  # the parent imports no torch
+    from memdoctor.probes.cuda_allocator import CudaAllocator
 
 CELLS = 3  # of the grid, from its first on
 
@@ -104,20 +106,32 @@ def run_once(workload: Workload, how: How, *, device: Device, time_limit: float)
     return from_json(Cost, json.loads(lines[-1]))
 
 
+def bare_peak(allocator: CudaAllocator, workload: Workload, config: Mapping[str, Any]) -> tuple[int, int]:
+    """Peaks of allocated and reserved bytes of the steps with nobody watching, and no history written."""
+    from memdoctor.probes.bare import run_bare
+    from memdoctor.probes.real import real_subject
+
+    subject = real_subject(config, workload)
+    allocator.reset()
+    run_bare(allocator, subject, workload, STEPS)
+    totals = allocator.totals()
+    return totals.peak_allocated_bytes, totals.peak_reserved_bytes
+
+
 def _child(how: How, question: Mapping[str, Any]) -> Cost:
     import resource  # not on Windows, where tables are made all the same
 
-    from memdoctor.probes import gpu
+    from memdoctor.probes.cuda_allocator import CudaAllocator
+    from memdoctor.probes.gpu import measure
 
     workload, device = from_json(Workload, question["workload"]), from_json(Device, question["device"])
     if how is How.BARE:
-        bare = getattr(gpu, "bare_peak", None)
-        if bare is None:
-            raise MeasureError("this version cannot run the step without recording it")
-        allocated, reserved = bare(workload, question["config"], STEPS)
+        allocated, reserved = bare_peak(CudaAllocator(), workload, question["config"])
     else:
-        peak = peak_of(gpu.measure(workload, device, question["config"], "", STEPS))
-        allocated, reserved = peak.max_memory_allocated_bytes, peak.reserved_bytes
+        found = measure(workload, device, question["config"], "", STEPS)
+        counted = found.counters
+        assert counted is not None  # they are there where a GPU was measured
+        allocated, reserved = counted.max_memory_allocated_bytes, counted.max_memory_reserved_bytes
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB  # Linux counts KiB
     return Cost(allocated, reserved, host)
 

@@ -5,6 +5,7 @@ Without a GPU the simulated probe stands in for the one that measures: the same 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -37,6 +38,8 @@ find = PathFinder.find_spec
 def find_spec(name, path=None, target=None):
     return None if name.partition(".")[0] in {ABSENT!r} else find(name, path, target)
 PathFinder.find_spec = find_spec
+import runpy
+runpy.run_path({str(ROOT / "tests" / "standins" / "cuda" / "sitecustomize.py")!r})
 """
 # A shell starts its background jobs with SIGINT ignored; a user at a terminal has it not.
 STAND_IN = """
@@ -181,6 +184,27 @@ def test_recordings_are_compared_on_a_machine_without_a_gpu(bare: Bare, tmp_path
     ]
     assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["table.csv", "table.json", "table.md"]
     assert [path.name for path in tmp_path.glob("*.gz")] == ["t4-tiny.json.gz"]
+
+
+def test_a_step_is_recorded_on_a_card_that_is_pretended(bare: Bare, tmp_path: Path) -> None:
+    """The command as it is: the GPU probe in its worker, on real tensors, over a stand-in of CUDA's allocator."""
+    name, mib = "distilbert-2x128-fp32-sdpa-adafactor", 1 << 20
+    card = {
+        "name": "Tesla T4", "capability": "7.5", "total": 15 << 30, "context": 400 * mib, "others": 200 * mib,
+    }  # fmt: skip
+    path = os.pathsep.join([bare.environment["PYTHONPATH"], str(ROOT / "tests" / "standins" / "cuda")])
+    pretended = Bare({
+        **bare.environment, "PYTHONPATH": path, "CUDA_STANDIN": json.dumps(card), "XDG_CACHE_HOME": str(tmp_path / "c"),
+    })  # fmt: skip
+    ran = pretended.run("--grid", "quick", "--cells", name, "--out", tmp_path / "out")
+    assert ran.returncode == 0, ran.stderr
+    found = load_examination(tmp_path / "out" / f"t4-{name}.json.gz")
+    assert found.provenance.mode == "measured"
+    assert (found.device.context_bytes, found.device.other_processes_bytes) == (400 * mib, 200 * mib)
+    (recording,) = read_document(tmp_path / "out" / "table.json")["recordings"]
+    rows = {row["what"]: row["difference"] for row in recording["rows"]}
+    assert [rows[what] for what in ("parameters", "gradients", "inputs_and_buffers")] == [0, 0, 0]
+    assert (recording["recorded"], recording["simulated"]) == ("completed", "completed")
 
 
 def test_a_grid_is_recorded_and_compared(bare: Bare, tmp_path: Path) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from cuda_standin import CudaStandIn
 
+from memdoctor.catalogue import find_model
 from memdoctor.errors import MeasureError
+from memdoctor.probes import STEPS
+from memdoctor.probes.gpu import run_watched
+from memdoctor.probes.history import Totals
+from memdoctor.probes.real import real_subject
 from memdoctor.probes.record.grid import DEFAULT
-from memdoctor.probes.record.overhead import Cost, How, Overhead, overhead_of, run_once
-from memdoctor.records import Examination, Workload
+from memdoctor.probes.record.overhead import Cost, How, Overhead, bare_peak, overhead_of, run_once
+from memdoctor.records import Attention, Examination, Workload
 
 
 def test_the_step_runs_both_ways() -> None:
@@ -24,6 +30,27 @@ def test_the_step_runs_both_ways() -> None:
     assert asked == [(DEFAULT[0].workload, How.RECORDED), (DEFAULT[0].workload, How.BARE)]
     assert found == Overhead(DEFAULT[0].name, costs[How.RECORDED], costs[How.BARE])
     assert (found.allocated_bytes, found.reserved_bytes, found.host_bytes, found.host_percent) == (1, 0, 50, 5.0)
+
+
+class Meter(CudaStandIn):
+    """As CUDA's allocator is asked where no history is wanted."""
+
+    def reset(self) -> None:
+        self.begin()
+
+    def totals(self) -> Totals:
+        return self.end().totals
+
+
+def test_the_bare_step_takes_what_the_recorded_one_takes() -> None:
+    entry = find_model("google/bert_uncased_L-2_H-128_A-2")
+    assert entry is not None
+    config = {"model_type": entry.model_type, **entry.config}
+    workload = Workload(model=entry.name, batch_size=2, seq_length=32, attention=Attention.EAGER)
+    recorded = Meter()
+    recorded.begin()
+    totals = run_watched(recorded, real_subject(config, workload), workload, STEPS).history.totals
+    assert bare_peak(Meter(), workload, config) == (totals.peak_allocated_bytes, totals.peak_reserved_bytes)
 
 
 def test_a_child_that_fails_says_why(recording: Callable[..., Examination], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def a_t4(allocator: CudaStandIn, before: MemoryReading | NoGpu) -> Card:
         own = allocator.caching.reserved + CONTEXT
         return MemoryReading(16 * GIB, own + OTHERS, own, ())
 
-    return Card("Tesla T4", 16 * GIB, "7.5", "GPU-1", "13.0", "580.1", before, read)
+    return Card("Tesla T4", 16 * GIB, "7.5", "GPU-1", "13.0", "580.1", before, read, lambda: read().used_bytes)
 
 
 def recorder(folder: Path, *, capacity: int | None = None, nvml: MemoryReading | NoGpu | None = None) -> Recorder:
@@ -95,14 +95,25 @@ def test_a_recording_holds_what_pytorch_and_nvml_counted(tmp_path: Path) -> None
     assert CUBLAS in {block.bytes for block in found.timeline.blocks}
 
 
-def test_without_nvml_the_context_is_the_catalogues_and_the_device_unknown(tmp_path: Path) -> None:
+def test_without_nvml_the_device_is_what_cuda_counts_for_all(tmp_path: Path) -> None:
     (result,) = recorder(tmp_path, nvml=NoGpu("pynvml cannot be imported")).run(CELLS[:1])
     found = load_examination(tmp_path / result.file)
-    assert found.device.context_bytes == 139_460_608  # of a T4, in the catalogue
+    assert (found.device.context_bytes, found.device.other_processes_bytes) == (CONTEXT + OTHERS, 0)
     assert any("pynvml cannot be imported" in note for note in found.provenance.notes)
     (comparison,) = compare_all([tmp_path / result.file], answer)
-    assert [row.recorded for row in comparison.rows if row.what == "device"] == [None]
-    assert any(note.startswith("device bytes unknown") for note in comparison.notes)
+    (device,) = [row for row in comparison.rows if row.what == "device"]
+    assert found.counters is not None
+    assert device.recorded == found.counters.max_memory_reserved_bytes + CONTEXT + OTHERS
+    assert any(note.endswith("less reserved, others included") for note in comparison.notes)
+
+
+def test_a_context_that_nobody_measured_is_the_catalogues(tmp_path: Path) -> None:
+    (result,) = recorder(tmp_path).run(CELLS[:1])
+    found = load_examination(tmp_path / result.file)
+    blind = replace(found, device=replace(found.device, context_bytes=0, context_source="unknown"))
+    known = with_a_context(blind).device
+    assert known.context_bytes == 139_460_608  # of a T4, in the catalogue
+    assert with_a_context(found) == found
 
 
 def test_running_out_is_recorded_and_compared(tmp_path: Path) -> None:
