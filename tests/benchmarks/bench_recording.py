@@ -1,7 +1,7 @@
 """What recording costs a step: the card's memory (none), the host's memory, and seconds, beside the bare step.
 
 Run as ``python tests/benchmarks/bench_recording.py [--model NAME] [--batch-size N] [--seq-length N] [--repeat N]``.
-Needs a CUDA device. With ``--stand-in`` the step runs on the CPU, on the stand-in of CUDA's allocator that the tests use: its
+Needs a CUDA device. With ``--stand-in`` the step runs on the CPU, on the stand-in of CUDA's allocator of the tests: its
 bytes say what recording takes of host memory, its seconds say nothing about a GPU.
 """
 

@@ -60,8 +60,10 @@ def test_the_verdict_comes_first_with_what_was_probed(view: View, diagnosis: Dia
 def test_a_measured_diagnosis_does_not_say_simulated(view: View, diagnosis: Diagnosis) -> None:
     measured = replace(diagnosis, provenance=replace(diagnosis.provenance, mode="measured"))
     text = view(print_diagnosis, measured)
-    assert "measured" in text
-    assert "simulated" not in text
+    assert "; measured" in text
+    told = [line for line in text.splitlines() if "simulated" in line]
+    assert [line.split()[0] for line in told] == ["batch"]  # predictions come from simulated steps
+    assert "simulated" not in view(print_diagnosis, replace(measured, scaling=None))
 
 
 def test_every_part_is_shown_with_its_size(view: View, diagnosis: Diagnosis) -> None:
