@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, open_case, parse_change
-from memdoctor.codec import examination_from_json
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import MemdoctorError
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
 from memdoctor.probes.pool import TIME_LIMIT
@@ -30,7 +28,7 @@ from memdoctor.records import (
     Workload,
 )
 from memdoctor.scaling import Need, aligned, scaling_of
-from memdoctor.storage import read_document
+from memdoctor.storage import load_examination
 
 __all__ = [
     "Case",
@@ -146,21 +144,6 @@ def conclude(examination: Examination) -> Diagnosis:
         tensors=tensors_of(examination),
         counters=counters_of(examination),
     )
-
-
-def load_examination(path: Path) -> Examination:
-    """Read a saved examination.
-
-    Raises:
-        InputError: not there, broken, not an examination, or written by a newer memdoctor.
-    """
-    document = read_document(path)
-    if document["kind"] != "examination":
-        raise InputError(f"{path} is no examination", why=f"it is a {document['kind']}")
-    try:
-        return examination_from_json(document)
-    except ValueError as error:
-        raise InputError(f"{path} is a broken examination", why=str(error)) from error
 
 
 def _toggles(session: Probing, target: Workload, changed: Sequence[tuple[Change, Workload]]) -> tuple[Toggle, ...]:

@@ -11,11 +11,45 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from memdoctor import __version__
+from memdoctor.analysis import breakdown_of, peak_of, phases_of
+from memdoctor.codec import examination_from_json, examination_to_json, to_json
 from memdoctor.errors import InputError
+from memdoctor.records import Examination
 
 SCHEMA_VERSION = 1
 _TEMPORARY = ".memdoctor-"
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+def envelope(kind: str) -> dict[str, Any]:
+    """What every document starts with: the version of its schema, who wrote it, and what it is."""
+    return {"schema_version": SCHEMA_VERSION, "tool": {"name": "memdoctor", "version": __version__}, "kind": kind}
+
+
+def examination_document(examination: Examination) -> dict[str, Any]:
+    """An examination as the file to save: the evidence and, for other programs, its peak and where the bytes are."""
+    derived = {
+        "peak": to_json(peak_of(examination)),
+        "breakdown": to_json(breakdown_of(examination)),
+        "phases": [to_json(phase) for phase in phases_of(examination)],
+    }
+    return {**envelope("examination"), **derived, **examination_to_json(examination)}
+
+
+def load_examination(path: Path) -> Examination:
+    """Read a saved examination.
+
+    Raises:
+        InputError: not there, broken, not an examination, or written by a newer memdoctor.
+    """
+    document = read_document(path)
+    if document["kind"] != "examination":
+        raise InputError(f"{path} is no examination", why=f"it is a {document['kind']}")
+    try:
+        return examination_from_json(document)
+    except ValueError as error:
+        raise InputError(f"{path} is a broken examination", why=str(error)) from error
 
 
 def write_document(path: Path, document: Mapping[str, Any], *, force: bool) -> None:

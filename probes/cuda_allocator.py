@@ -37,6 +37,21 @@ class CudaAllocator:
         Raises:
             MeasureError: something of this process still lies on the card, or the history cannot be kept.
         """
+        self.reset()
+        try:
+            torch.cuda.memory._record_memory_history(
+                enabled="all", context=None, stacks="python", max_entries=MOST_ENTRIES, clear_history=True
+            )
+        except (TypeError, AttributeError, RuntimeError) as error:
+            raise _unread(error) from error
+        self._began = self._passed()
+
+    def reset(self) -> None:
+        """Give back what is left of earlier work, and reset the peaks.
+
+        Raises:
+            MeasureError: something of this process still lies on the card.
+        """
         gc.collect()
         self._forget_workspaces()
         torch.cuda.empty_cache()
@@ -49,13 +64,6 @@ class CudaAllocator:
             )
         torch.cuda.synchronize(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
-        try:
-            torch.cuda.memory._record_memory_history(
-                enabled="all", context=None, stacks="python", max_entries=MOST_ENTRIES, clear_history=True
-            )
-        except (TypeError, AttributeError, RuntimeError) as error:
-            raise _unread(error) from error
-        self._began = self._passed()
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor on the card."""
@@ -80,7 +88,7 @@ class CudaAllocator:
             MeasureError: somebody else stopped or cleared the history, or reset its counters.
         """
         torch.cuda.synchronize(self.device)
-        passed, totals = self.position(), self._totals()
+        passed, totals = self.position(), self.totals()
         try:
             snapshot = torch.cuda.memory._snapshot(self.device)
             torch.cuda.memory._record_memory_history(enabled=None)
@@ -102,7 +110,8 @@ class CudaAllocator:
         counted = torch.cuda.memory_stats_as_nested_dict(self.device)["allocation"]["all"]
         return int(counted["allocated"]) + int(counted["freed"])
 
-    def _totals(self) -> Totals:
+    def totals(self) -> Totals:
+        """What is allocated and reserved, and the peaks since the beginning."""
         stats = torch.cuda.memory_stats_as_nested_dict(self.device)
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return Totals(allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])

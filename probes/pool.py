@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import IO
 
 from memdoctor.codec import examination_from_json, to_json
@@ -45,12 +46,13 @@ _ENVIRONMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One probe to run."""
+    """One probe to run; ``time_limit`` is its own, in seconds, where that is less than the pool's."""
 
     workload: Workload
     device: Device
     facts: ModelFacts
     steps: int = STEPS
+    time_limit: float = inf
 
 
 class Bug(Exception):
@@ -227,14 +229,15 @@ class _Worker:
 
     def _probe(self, request: Request) -> Examination:
         self._late = False
-        timer = threading.Timer(min(self._time_limit, threading.TIMEOUT_MAX), self._expire)
+        limit = min(self._time_limit, request.time_limit)
+        timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._expire)
         timer.start()
         try:
             line = self._exchange(_encode(request))
         finally:
             timer.cancel()
         if not line.endswith(b"\n"):
-            raise self._death(request)
+            raise self._death(request, limit)
         answer = json.loads(line)
         examination = examination_from_json(answer["examination"]) if "examination" in answer else None
         if self._backend is Backend.GPU and (examination is None or not isinstance(examination.outcome, Completed)):
@@ -262,7 +265,7 @@ class _Worker:
         self._late = True
         self._process.kill()
 
-    def _death(self, request: Request) -> WorkerError:
+    def _death(self, request: Request, limit: float) -> WorkerError:
         try:
             code = self._process.wait(timeout=_LAST_BREATH)
         except subprocess.TimeoutExpired:  # it closed its output, and a thread of the model's keeps it alive
@@ -274,7 +277,7 @@ class _Worker:
         if self._late:
             return WorkerError(
                 what,
-                why=f"it took longer than {self._time_limit:g} s",
+                why=f"it took longer than {limit:g} s",
                 hint="a larger --time-limit, or less to evaluate",
             )
         if code == -signal.SIGKILL:

@@ -45,7 +45,7 @@ def resolve_model(name: str, *, offline: bool = False) -> ModelFacts:
     if FACTORY.fullmatch(name) and not Path(name).exists():
         return ModelFacts(name, {FACTORY_KEY: name}, f"factory {name}", None)
     tried: list[str] = []
-    lookups: tuple[Callable[[str], ModelFacts | str], ...] = (_local, _hub_cache, _catalogued)
+    lookups: tuple[Callable[[str], ModelFacts | str], ...] = (_local, _hub_cache, from_catalogue)
     if not (offline or os.environ.get("HF_HUB_OFFLINE") == "1"):
         lookups += (_hub,)
     for lookup in lookups:
@@ -87,7 +87,8 @@ def _hub_cache(name: str) -> ModelFacts | str:
     return _facts(name, _read_config(Path(cached)), "the hub's cache on this machine")
 
 
-def _catalogued(name: str) -> ModelFacts | str:
+def from_catalogue(name: str) -> ModelFacts | str:
+    """The facts that the built-in catalogue has, which are the same on every machine; or that it has none."""
     entry = find_model(name)
     if entry is None:
         return "not in the catalogue"

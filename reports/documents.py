@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memdoctor import __version__
-from memdoctor.analysis import breakdown_of, peak_of, phases_of
 from memdoctor.codec import (
     ExaminationFields,
     examination_from_json,
-    examination_to_json,
     from_json,
     json_schema,
     to_json,
 )
 from memdoctor.errors import InputError
 from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
-from memdoctor.storage import SCHEMA_VERSION, read_document
+from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
+
+__all__ = ["KINDS", "diagnosis_document", "examination_document", "read_diagnosis", "schema"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ KINDS = ("diagnosis", "examination")
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     """The whole diagnosis as JSON values; bytes are integers, keys are only ever added."""
-    return {**_envelope("diagnosis"), **to_json(diagnosis)}
+    return {**envelope("diagnosis"), **to_json(diagnosis)}
 
 
 def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis:
@@ -57,21 +56,11 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
-def examination_document(examination: Examination) -> dict[str, Any]:
-    """An examination as the file to save: the evidence and, for other programs, its peak and where the bytes are."""
-    derived = {
-        "peak": to_json(peak_of(examination)),
-        "breakdown": to_json(breakdown_of(examination)),
-        "phases": [to_json(phase) for phase in phases_of(examination)],
-    }
-    return {**_envelope("examination"), **derived, **examination_to_json(examination)}
-
-
 def schema(kind: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of the documents of this kind, one of :data:`KINDS`."""
     made = json_schema({"diagnosis": Diagnosis, "examination": _ExaminationDocument}[kind])
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}
-    envelope = {
+    every = {
         "schema_version": {"const": SCHEMA_VERSION},
         "tool": {"type": "object", "properties": tool, "required": list(tool)},
         "kind": {"const": kind},
@@ -79,10 +68,6 @@ def schema(kind: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **made,
-        "properties": {**envelope, **made["properties"]},
-        "required": [*envelope, *made["required"]],
+        "properties": {**every, **made["properties"]},
+        "required": [*every, *made["required"]],
     }
-
-
-def _envelope(kind: str) -> dict[str, Any]:
-    return {"schema_version": SCHEMA_VERSION, "tool": {"name": "memdoctor", "version": __version__}, "kind": kind}

@@ -210,6 +210,14 @@ def test_a_probe_past_the_time_limit_names_the_limit() -> None:
     assert others_than(before) == set()
 
 
+def test_a_probe_may_have_less_time_than_its_pool_and_the_next_has_it_all_again() -> None:
+    with Pool() as pool:
+        with pytest.raises(WorkerError) as caught:
+            pool.examine([replace(request(), time_limit=0.05)])
+        assert "0.05 s" in caught.value.why
+        assert len(pool.examine([request()])) == 1
+
+
 def test_a_worker_that_is_killed_is_an_error_with_its_reason_and_the_pool_can_be_used_again() -> None:
     before = workers()
 

@@ -2,69 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from memdoctor.analysis import peak_of, phases_of
 from memdoctor.catalogue import find_model
-from memdoctor.doctor import load_examination
-from memdoctor.probes.resolve import resolve_model
+from memdoctor.probes.pool import Request
+from memdoctor.probes.record.comparison import CellComparison, Kind, Row, compare
+from memdoctor.probes.record.files import MOST_BYTES
+from memdoctor.probes.record.simulating import compare_all, request_of
+from memdoctor.probes.record.tables import short
 from memdoctor.probes.simulated.probe import simulate
 from memdoctor.records import Examination
+from memdoctor.storage import load_examination
 
 FOLDER = Path(__file__).parents[2] / "data" / "gpu"
 RECORDINGS = sorted(FOLDER.glob("*.json.gz"))
 NONE_YET = pytest.param(None, marks=pytest.mark.skip("no recording of a GPU is there yet"))
 TINY = "google/bert_uncased_L-2_H-128_A-2"
+# The device's bytes are reserved and a context that the catalogue knows to within a band.
+EXACT = (Kind.ALLOCATED, Kind.RESERVED, Kind.PHASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of a recording and of its simulation, in bytes."""
-
-    what: str
-    recorded: int
-    simulated: int
-
-    @property
-    def error(self) -> float:
-        """Percent of what was recorded; negative where the simulation says too little."""
-        return 100 * (self.simulated - self.recorded) / self.recorded
-
-
-def compare(recorded: Examination) -> list[Row]:
-    """Every phase's peak of allocated bytes, and the peak of reserved ones."""
-    facts = resolve_model(recorded.workload.model, offline=True)
-    steps = max(phase.step for phase in recorded.timeline.phases)
-    fresh = simulate(recorded.workload, recorded.device, facts.config, facts.source, steps)
-    theirs, ours = phases_of(recorded), phases_of(fresh)
-    assert [(use.step, use.name) for use in theirs] == [(use.step, use.name) for use in ours]
-    phases = [
-        Row(f"step {measured.step} {measured.name}", measured.peak_allocated_bytes, simulated.peak_allocated_bytes)
-        for measured, simulated in zip(theirs, ours, strict=True)
+def answer(requests: Sequence[Request]) -> list[Examination]:
+    """Simulate in this process."""
+    return [
+        simulate(request.workload, request.device, request.facts.config, request.facts.source, request.steps)
+        for request in requests
     ]
-    return [*phases, Row("reserved", peak_of(recorded).reserved_bytes, peak_of(fresh).reserved_bytes)]
 
 
-def table(name: str, rows: list[Row]) -> str:
-    """The rows as text."""
-    lines = [f"  {row.what:<22} {row.recorded:>15,} {row.simulated:>15,} {row.error:+8.3f} %" for row in rows]
-    return "\n".join([f"{name:<24} {'recorded':>15} {'simulated':>15} {'error':>8}", *lines])
+def beside_a_fresh_one(recorded: Examination) -> CellComparison:
+    """An examination that is in no file, and its simulation."""
+    (fresh,) = answer([request_of(recorded)])
+    return compare("it", recorded, fresh)
+
+
+def off(comparison: CellComparison) -> dict[str, int | None]:
+    """The figures that should be exact and are not, with what is too much."""
+    return {row.what: row.difference for row in comparison.rows if row.kind in EXACT and row.difference != 0}
 
 
 @pytest.mark.parametrize("file", RECORDINGS or [NONE_YET], ids=lambda file: file and file.name)
 def test_a_recording_is_what_is_simulated(file: Path) -> None:
     recorded = load_examination(file)
+    assert recorded.provenance.mode == "measured"
     if recorded.provenance.torch.split("+")[0].split(".")[:2] != torch.__version__.split(".")[:2]:
         pytest.skip(f"recorded with torch {recorded.provenance.torch}")
-    rows = compare(recorded)
-    print(table(file.name, rows))  # noqa: T201 - the table is what -s is asked for
-    assert {row.what: row.error for row in rows if row.error} == {}
+    (comparison,) = compare_all([file], answer)
+    print(short([comparison]))  # noqa: T201 - the table is what -s is asked for
+    assert comparison.same_outcome
+    assert off(comparison) == {}
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +69,13 @@ def tiny(probe: Callable[..., Examination]) -> Examination:
 
 
 def test_a_simulation_is_like_itself(tiny: Examination) -> None:
-    rows = compare(tiny)
-    assert [row.what for row in rows] == [
-        "step 0 setup", "step 1 forward", "step 1 backward", "step 1 clip", "step 1 optimizer", "step 1 zero_grad",
-        "reserved",
+    comparison = beside_a_fresh_one(tiny)
+    assert [row.what for row in comparison.rows if row.kind in EXACT] == [
+        "allocated", "reserved", "step 0 setup", "step 1 forward", "step 1 backward", "step 1 clip", "step 1 optimizer",
+        "step 1 zero_grad",
     ]  # fmt: skip
-    assert {row.error for row in rows} == {0.0}
+    assert {row.error for row in comparison.rows if row.what != "device"} == {0.0}
+    assert off(comparison) == {}
 
 
 def test_a_difference_is_told_with_its_sign(tiny: Examination) -> None:
@@ -97,16 +90,17 @@ def test_a_difference_is_told_with_its_sign(tiny: Examination) -> None:
         for event in timeline.events
     )
     recorded = replace(tiny, timeline=replace(timeline, blocks=(larger, *timeline.blocks[1:]), events=events))
-    rows = compare(recorded)
-    assert all(row.recorded - row.simulated == 1000 for row in rows[:-1])
-    assert all(row.error < 0 for row in rows[:-1])
-
-
-def test_the_table_has_a_line_a_figure() -> None:
-    text = table("a100-bert.json.gz", [Row("reserved", 2000, 1990)])
-    assert text.splitlines()[1].split() == ["reserved", "2,000", "1,990", "-0.500", "%"]
+    comparison = beside_a_fresh_one(recorded)
+    phases = [row for row in comparison.rows if row.kind is Kind.PHASE]
+    assert {row.difference for row in phases} == {-1000}
+    assert comparison.row(Kind.ALLOCATED) == Row(
+        Kind.ALLOCATED, "allocated", max(tiny.timeline.memory_allocated()) + 1024,
+        max(tiny.timeline.memory_allocated()),
+    )  # fmt: skip
+    assert off(comparison)["allocated"] == -1024
 
 
 def test_every_file_in_the_folder_is_a_recording() -> None:
     others: list[Any] = [path.name for path in FOLDER.iterdir() if path not in RECORDINGS]
     assert others == ["README.md"]
+    assert [path.name for path in RECORDINGS if path.stat().st_size > MOST_BYTES] == []
