@@ -50,10 +50,13 @@ def stand_in() -> Allocator:
 def bare(make: Callable[[], Allocator], config: dict[str, Any], workload: Workload) -> tuple[float, Totals]:
     """Seconds and the allocator's own counters of the step with nobody watching."""
     allocator, subject = make(), real_subject(config, workload)
-    allocator.begin()
+    if isinstance(allocator, CudaAllocator):
+        allocator.reset()  # and no history
+    else:
+        allocator.begin()
     started = time.perf_counter()
     run_bare(allocator, subject, workload, STEPS)
-    totals = allocator.end().totals
+    totals = allocator.totals() if isinstance(allocator, CudaAllocator) else allocator.end().totals
     return time.perf_counter() - started, totals
 
 
