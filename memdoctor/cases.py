@@ -10,10 +10,11 @@ from typing import Any
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
+from memdoctor.probes.host import host_device
 from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Change, Device, Workload
+from memdoctor.records import Backend, Change, Device, Workload
 from memdoctor.units import MIB, format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
@@ -32,6 +33,7 @@ class Case:
     device: Device
     facts: ModelFacts
     assumed: tuple[str, ...]
+    backend: Backend = Backend.SIMULATED
 
 
 def open_case(
@@ -51,17 +53,33 @@ def open_case(
         UsageError: a setting that is out of range.
         MeasureError: a backend that cannot be used here.
     """
+    if backend == Backend.CPU:
+        of_a_card = {"gpu": gpu, "memory": memory, "cuda-alloc-conf": alloc_conf}
+        return _on_cpu(resolve_model(model, offline=offline), of_a_card, settings)
     if backend not in ("auto", "simulated"):
         raise MeasureError(
             f"--backend {backend} is not available",
             why="this version of memdoctor simulates; it does not measure yet",
-            hint="--backend simulated",
+            hint="--backend simulated, or probe --backend cpu",
         )
     device, assumed_gpu = _device(gpu, memory)
     conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
     workload, assumed = _workload(facts, settings)
     return Case(workload, replace(device, alloc_conf=conf), facts, (*assumed, *assumed_gpu, *assumed_conf))
+
+
+def _on_cpu(facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Mapping[str, Any]) -> Case:
+    """The case of a step on this machine's processor, which has no settings of a card."""
+    for name, value in of_a_card.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name} and --backend cpu contradict each other",
+                why="the step runs on this machine's processor and in its memory; there is no card",
+                hint=f"leave --{name} out, or --backend simulated",
+            )
+    workload, assumed = _workload(facts, settings)
+    return Case(workload, host_device(), facts, assumed, Backend.CPU)
 
 
 def parse_change(case: Case, text: str) -> Change:

@@ -9,12 +9,23 @@ from pathlib import Path
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, open_case, parse_change
 from memdoctor.codec import examination_from_json
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import InputError, MemdoctorError, UsageError
 from memdoctor.matrix import apply_change, toggles_of
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
-from memdoctor.records import Change, Completed, Device, Diagnosis, Event, Examination, Scaling, Toggle, Workload
+from memdoctor.records import (
+    Backend,
+    Change,
+    Completed,
+    Device,
+    Diagnosis,
+    Event,
+    Examination,
+    Scaling,
+    Toggle,
+    Workload,
+)
 from memdoctor.scaling import Need, aligned, scaling_of
 from memdoctor.storage import read_document
 
@@ -44,14 +55,24 @@ def probe(
 ) -> tuple[tuple[Examination, ...], tuple[Toggle, ...]]:
     """Probe the case's workload ``repeat`` times, and once with each of the changes applied."""
     workloads = [case.workload] * repeat + [apply_change(case.workload, change) for change in changes]
-    with Pool(time_limit=time_limit) as pool:
+    with Pool(case.backend, time_limit=time_limit) as pool:
         examinations = _examine(pool, case, workloads, progress)
     runs, toggled = examinations[:repeat], examinations[repeat:]
     return tuple(runs), tuple(_toggle(runs[0], change, found) for change, found in zip(changes, toggled, strict=True))
 
 
 def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:
-    """Probe the target and its matrix, and conclude."""
+    """Probe the target and its matrix, and conclude.
+
+    Raises:
+        UsageError: the case is one of the CPU, whose memory says nothing about a card.
+    """
+    if case.backend is Backend.CPU:
+        raise UsageError(
+            "diagnose does not run on the CPU",
+            why="whether training fits a GPU is not told by what the CPU's kernels keep",
+            hint="memdoctor probe --backend cpu for the step itself, or diagnose without --backend",
+        )
     changes = toggles_of(case.workload, case.device.capability, case.facts.max_seq_length)
     with Pool(time_limit=time_limit) as pool:
         targets = [case.workload, *(apply_change(case.workload, change) for change in changes)]

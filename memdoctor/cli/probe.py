@@ -10,6 +10,7 @@ import rich_click as click
 from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
+from memdoctor.records import Backend
 
 
 @click.command("probe")
@@ -41,5 +42,5 @@ def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
         print_repeats(runs)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
-        again = typed("--repeat", "--toggle")
+        again = typed("--repeat", "--toggle", *(["--backend"] if case.backend is Backend.CPU else []))
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {again}")

@@ -26,10 +26,10 @@ from memdoctor.records.diagnosis import (
 )
 from memdoctor.records.examination import Backend, Completed, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
-from memdoctor.records.workload import Attention, Device, Dtype, Loop, Precision, Task, Workload
+from memdoctor.records.workload import NO_CAPABILITY, Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
-    "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device",
+    "NO_CAPABILITY", "Attention", "Backend", "Block", "Breakdown", "Budget", "Category", "Change", "Completed", "Device",
     "Diagnosis", "Dtype", "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak", "Phase",
     "PhaseLine", "PhaseName", "PhaseUse", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance",
     "RanOut", "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Task", "TensorGroup", "Timeline", "Toggle",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from memdoctor.errors import MeasureError, MemdoctorError
+from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
-from memdoctor.probes.job import OF_THE_MODEL, Batch
+from memdoctor.probes.failures import refusal
+from memdoctor.probes.job import Batch
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.moving import move
 from memdoctor.probes.optimizers import updates_in_backward
@@ -31,8 +30,6 @@ from memdoctor.probes.tracker import Mark, Tracker, watching
 from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
 from memdoctor.records import Device, Outcome, PhaseName, Timeline, Workload
 
-_TORCH = str(Path(torch.__file__).parent)
-_OWN = str(Path(__file__).parent.parent)
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
 _HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
 
@@ -88,29 +85,13 @@ def record(
         except MemdoctorError:
             raise
         except Exception as error:
-            refused = _refusal(error)
+            refused = refusal(error)
             if refused is None:
                 raise
             raise refused from error
         tracker.finish()
     timeline, outcome = with_allocator(tracker, device)
     return Recording(timeline, outcome, tuple(watch.without_gradient or ()))
-
-
-def _refusal(error: Exception) -> MeasureError | None:
-    """An error of the model's code, or of torch when the model called it; ``None`` where it is ours.
-
-    Between the model and torch lie our dispatch modes: an error that comes out of torch through them is the model's.
-    """
-    lines = traceback.extract_tb(error.__traceback__)
-    theirs = [line for line in lines if not line.filename.startswith((_TORCH, _OWN))]
-    of_the_model = theirs or OF_THE_MODEL in getattr(error, "__notes__", ())
-    if not of_the_model or lines[-1].filename.startswith(_OWN):
-        return None
-    where = f"at {Path(theirs[-1].filename).name}:{theirs[-1].lineno}" if theirs else OF_THE_MODEL
-    why = " ".join(f"{type(error).__name__}: {error}".split())
-    hint = "write x.device, of an input or a parameter, in place of a device by name" if "cuda" in why else ""
-    return MeasureError(f"the model's code refuses the training step, {where}", why=why, hint=hint)
 
 
 def _next_batch(workload: Workload, fake: FakeTensorMode, gpu: Gpu, batches: Batches) -> Callable[[int], Batch]:
