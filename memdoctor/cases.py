@@ -14,7 +14,7 @@ from memdoctor.probes.host import host_device
 from memdoctor.probes.nvml import NoGpu, SeenGpu, see_gpus
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Backend, Change, Device, Workload
+from memdoctor.records import Backend, Change, Device, Dtype, Precision, Workload
 from memdoctor.units import MIB, format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
@@ -80,6 +80,35 @@ def _on_cpu(facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Ma
             )
     workload, assumed = _workload(facts, settings)
     return Case(workload, host_device(), facts, assumed, Backend.CPU)
+
+
+VERIFIED_BY_DEFAULT = {"gradient_accumulation_steps": 4, "batch_size": 2, "seq_length": 64}
+"""Of a verification, where nothing was said: no check rests on the sizes, and seconds do."""
+
+
+def check_verifiable(case: Case) -> None:
+    """Refuse what cannot be verified.
+
+    Raises:
+        UsageError: not on the CPU, nothing accumulated, or numbers too coarse to tell a mistake from rounding.
+    """
+    workload = case.workload
+    refusals = {
+        f"--backend {case.backend.value}": (case.backend is not Backend.CPU, "only on the CPU are numbers real"),
+        "--gradient-accumulation-steps 1": (
+            workload.gradient_accumulation_steps < 2, "there is something to accumulate from 2 on"
+        ),
+        f"--{workload.precision.value}": (workload.precision is not Precision.FP32, _COARSE),
+        f"--dtype {workload.dtype.value}": (workload.dtype is not Dtype.FLOAT32, _COARSE),
+        "--eval": (workload.evaluate, "what is verified is training"),
+        "--forward-passes": (workload.forward_passes > 1, "the loop itself decides how often it calls the model"),
+    }  # fmt: skip
+    for option, (refused, why) in refusals.items():
+        if refused:
+            raise UsageError(f"--verify-accumulation does not go with {option}", why=why, hint=f"leave {option} out")
+
+
+_COARSE = "accumulation is checked in fp32: in 16 bits rounding is as large as the mistakes that are looked for"
 
 
 def parse_change(case: Case, text: str) -> Change:

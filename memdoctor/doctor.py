@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
-from memdoctor.cases import Case, open_case, parse_change
+from memdoctor.cases import Case, check_verifiable, open_case, parse_change
 from memdoctor.codec import examination_from_json
 from memdoctor.errors import InputError, MemdoctorError, UsageError
 from memdoctor.matrix import apply_change, toggles_of
@@ -24,6 +24,8 @@ from memdoctor.records import (
     Examination,
     Scaling,
     Toggle,
+    Verification,
+    VerificationPlan,
     Workload,
 )
 from memdoctor.scaling import Need, aligned, scaling_of
@@ -39,6 +41,8 @@ __all__ = [
     "open_case",
     "parse_change",
     "probe",
+    "verify",
+    "with_assumed",
 ]
 
 Progress = Callable[[int, int, str], None]
@@ -59,6 +63,25 @@ def probe(
         examinations = _examine(pool, case, workloads, progress)
     runs, toggled = examinations[:repeat], examinations[repeat:]
     return tuple(runs), tuple(_toggle(runs[0], change, found) for change, found in zip(changes, toggled, strict=True))
+
+
+def with_assumed(case: Case, assumed: Sequence[str]) -> Case:
+    """The case with more that nobody asked for, said first."""
+    return replace(case, assumed=(*assumed, *case.assumed))
+
+
+def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT) -> Verification:
+    """Run the plan's training loop on the CPU with real numbers, and check its gradient accumulation.
+
+    Raises:
+        UsageError: the case is not one of the CPU, or asks for what cannot be verified.
+    """
+    check_verifiable(case)
+    with Pool(Backend.CPU, time_limit=time_limit) as pool:
+        found = pool.verify(Request(case.workload, case.device, case.facts, verification=plan))
+    chosen = found.workload.attention
+    attention = () if case.workload.attention or chosen is None else (f"attention {chosen.value}",)
+    return replace(found, assumed=(*case.assumed, *attention))
 
 
 def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from memdoctor.codec import examination_from_json, to_json
+from memdoctor.codec import examination_from_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerError
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
-from memdoctor.records import Backend, Device, Examination, Workload
+from memdoctor.records import Backend, Device, Examination, Verification, VerificationPlan, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
 _LAST_BREATH = 5.0  # seconds between a worker's last word and its end
@@ -39,7 +39,7 @@ _REAL = {"PYTHONHASHSEED": "0"}
 _ENVIRONMENTS = {
     Backend.SIMULATED: {**_REAL, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"},
     Backend.GPU: _REAL,
-    Backend.CPU: _REAL,
+    Backend.CPU: {"OMP_WAIT_POLICY": "PASSIVE", **_REAL},  # threads that spin waste what others could use
 }
 
 
@@ -51,6 +51,7 @@ class Request:
     device: Device
     facts: ModelFacts
     steps: int = STEPS
+    verification: VerificationPlan | None = None  # in place of an examination; on the CPU
 
 
 class Bug(Exception):
@@ -60,7 +61,7 @@ class Bug(Exception):
 Done = Callable[[Request], None]
 _Ticket = tuple[int, int]  # which call of examine, and which of its requests
 _Job = tuple[_Ticket, Request] | None  # None: no more work
-_Outcome = tuple[_Ticket, Examination | Exception]
+_Outcome = tuple[_Ticket, Examination | Verification | Exception]
 
 
 class Pool:
@@ -110,6 +111,12 @@ class Pool:
         results = self._run(requests, on_done, ())
         return [result for result in results if isinstance(result, Examination)]
 
+    def verify(self, request: Request) -> Verification:
+        """As :meth:`examine`, of one request that carries a plan of verification."""
+        (result,) = self._run([request], None, ())
+        assert isinstance(result, Verification)
+        return result
+
     def attempt(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination | MemdoctorError]:
         """As :meth:`examine`, with its error in place of the examination of a request that cannot be probed.
 
@@ -117,11 +124,12 @@ class Pool:
             WorkerError: a worker died, hung or was killed.
             Bug: a worker met an error that is ours.
         """
-        return self._run(requests, on_done, (InputError, MeasureError))
+        results = self._run(requests, on_done, (InputError, MeasureError))
+        return [result for result in results if not isinstance(result, Verification)]
 
     def _run(
         self, requests: Sequence[Request], on_done: Done | None, spared: tuple[type[MemdoctorError], ...]
-    ) -> list[Examination | MemdoctorError]:
+    ) -> list[Examination | Verification | MemdoctorError]:
         self._calls += 1
         call = self._calls
         for index, request in enumerate(requests):
@@ -129,7 +137,7 @@ class Pool:
         count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else 1
         while len(self._workers) < count:
             self._workers.append(_Worker(self._backend, self._waiting, self._finished, self._time_limit))
-        results: dict[int, Examination | MemdoctorError] = {}
+        results: dict[int, Examination | Verification | MemdoctorError] = {}
         while len(results) < len(requests):
             (of_call, index), outcome = self._finished.get()
             if of_call != call:  # left over from a call that failed
@@ -218,7 +226,7 @@ class _Worker:
             except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there
                 self._finished.put((ticket, error))
 
-    def _probe(self, request: Request) -> Examination:
+    def _probe(self, request: Request) -> Examination | Verification:
         self._late = False
         timer = threading.Timer(min(self._time_limit, threading.TIMEOUT_MAX), self._expire)
         timer.start()
@@ -233,6 +241,8 @@ class _Worker:
             raise Bug(answer["bug"])
         if "error" in answer:
             raise error_of(answer)
+        if "verification" in answer:
+            return from_json(Verification, answer["verification"])
         return examination_from_json(answer["examination"])
 
     def _exchange(self, question: bytes) -> bytes:
@@ -283,5 +293,6 @@ def _encode(request: Request) -> bytes:
     message = {
         "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(request.facts.config),
         "model_source": request.facts.source, "steps": request.steps,
+        "verification": to_json(request.verification) if request.verification else None,
     }  # fmt: skip
     return json.dumps(message).encode() + b"\n"

@@ -18,7 +18,7 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
+from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse, Verification
 from memdoctor.storage import SCHEMA_VERSION, read_document
 
 
@@ -31,7 +31,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination")
+KINDS = ("diagnosis", "examination", "verification")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -57,6 +57,26 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
+def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification:
+    """As :func:`read_diagnosis`, and the verification in a file that holds one.
+
+    Raises:
+        InputError: as there.
+    """
+    document = read_document(path)
+    if document["kind"] != "verification":
+        return read_diagnosis(path, conclude)
+    try:
+        return from_json(Verification, document)
+    except ValueError as error:
+        raise InputError(f"{path} is a broken verification", why=str(error)) from error
+
+
+def verification_document(verification: Verification) -> dict[str, Any]:
+    """The whole verification as JSON values, and ``passed``: whether no check failed."""
+    return {**_envelope("verification"), "passed": verification.passed, **to_json(verification)}
+
+
 def examination_document(examination: Examination) -> dict[str, Any]:
     """An examination as the file to save: the evidence and, for other programs, its peak and where the bytes are."""
     derived = {
@@ -69,13 +89,17 @@ def examination_document(examination: Examination) -> dict[str, Any]:
 
 def schema(kind: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of the documents of this kind, one of :data:`KINDS`."""
-    made = json_schema({"diagnosis": Diagnosis, "examination": _ExaminationDocument}[kind])
+    made = json_schema(
+        {"diagnosis": Diagnosis, "examination": _ExaminationDocument, "verification": Verification}[kind]
+    )
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}
     envelope = {
         "schema_version": {"const": SCHEMA_VERSION},
         "tool": {"type": "object", "properties": tool, "required": list(tool)},
         "kind": {"const": kind},
     }
+    if kind == "verification":
+        envelope["passed"] = {"type": "boolean"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **made,

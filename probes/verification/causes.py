@@ -14,8 +14,8 @@ the micro-batches' own; those of this step and the one before together."""
 ZERO_GRAD = "zero_grad is called for every micro-batch: only the last one's gradient is there when the optimizer steps"
 _NEAR = 0.01  # ratios this near to a whole number, or to one part of it, are that
 _TRAINER_KEEPS_THE_LOSS = (
-    "the Trainer hands num_items_in_batch to a model whose forward takes **kwargs, and leaves the division to it; {head} "
-    "takes **kwargs and divides by its own tokens or rows alone (transformers issue 47688)"
+    "the Trainer hands num_items_in_batch to a model whose forward takes **kwargs, and leaves the division to it; "
+    "{head} takes **kwargs and divides by its own tokens or rows alone (transformers issue 47688)"
 )
 _TRAINER_HINT = (
     "; set model.accepts_loss_kwargs = False before the Trainer is made: it then divides by the micro-batches"
@@ -65,11 +65,11 @@ def _scaled(ratio: float, setting: Setting) -> str:
         why = _not_divided(setting, head)
         return f"the loss is not divided by the number of micro-batches: {why}"
     if abs(ratio * count - 1) < _NEAR and count > 1:
-        return f"the loss is divided by the number of micro-batches twice: the gradients are 1/{count} of what they should be"
+        return f"the loss is divided by the number of micro-batches twice: the gradients are 1/{count} of those due"
     if abs(ratio * setting.accumulation / count - 1) < _NEAR:
         return (
-            f"the loss of {count} leftover micro-batch{'es' if count > 1 else ''} is divided by {setting.accumulation}, "
-            f"not by {count}: divide by how many there are before the step"
+            f"the loss of {count} leftover micro-batch{'es' if count > 1 else ''} is divided by "
+            f"{setting.accumulation}, not by {count}: divide by how many there are before the step"
         )
     return f"the loss is scaled: the gradients are {ratio:.4g} times those of the large batch"
 
@@ -86,8 +86,8 @@ def _mean_of_means(likes: Mapping[str, Likeness], setting: Setting) -> str:
     remedy = f"divide each micro-batch's summed loss by the {sum(tokens)} label tokens of the whole step"
     ratio = likes[MEAN_OF_MEANS].ratio if MEAN_OF_MEANS in likes else 1.0
     each = (
-        f"averaging per micro-batch: with {told} label tokens, each micro-batch's mean counts 1/{count}, whatever it is "
-        f"a mean of: {remedy}"
+        f"averaging per micro-batch: with {told} label tokens, each micro-batch's mean counts 1/{count}, whatever it "
+        f"is a mean of: {remedy}"
     )
     if abs(ratio - 1) < _NEAR:
         return each

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.verification.causes import FIRST, LARGE, LAST, MEAN_OF_MEANS, SUMMED_STEPS, Setting, cause_of
 from memdoctor.probes.verification.gradients import Likeness, likeness, weighted
@@ -48,8 +47,8 @@ def even(bench: Bench, rows: Rows) -> tuple[Check, Check]:
 
 _LEFTOVER = "gradients of a leftover micro-batch = its own"
 _ALIKE = (
-    "all micro-batches are the same rows, repeated from a small example: the last one's gradients are those of all; let "
-    "the factory take batch_size and return so many different rows"
+    "all micro-batches are the same rows, repeated from a small example: the last one's gradients are those of all; "
+    "let the factory take batch_size and return so many different rows"
 )
 
 
@@ -114,8 +113,8 @@ class _Comparer:
             tokens = f" with {', '.join(str(label_tokens(part)) for part in parts)} label tokens"
         members = f"micro-batches {first + 1} to {last}" if last - first > 1 else f"micro-batch {last}"
         sentence = (
-            f"step {step + 1}, {members}{tokens}: gradients of norm {like.seen_norm:.6g}, {like.reference_norm:.6g} as one "
-            f"batch, {like.ratio:.4g} times it; {like.difference:.2g} of it apart ({WITHOUT})"
+            f"step {step + 1}, {members}{tokens}: gradients of norm {like.seen_norm:.6g}, {like.reference_norm:.6g} as "
+            f"one batch, {like.ratio:.4g} times it; {like.difference:.2g} of it apart ({WITHOUT})"
         )
         return Check(
             id=name, title=title, status=Status.FAILED if cause else Status.PASSED, value=_number(like.difference),
@@ -162,16 +161,16 @@ def _step_cause(bench: Bench, seen: Numbers, changed: Sequence[int], expected: S
         return f"the optimizer steps after every micro-batch, not after every {count}"
     if list(changed) == list(expected)[:-1] and total % count:
         return (
-            f"there is no step for the {total % count} leftover micro-batch{'es' if total % count > 1 else ''} at the end: "
-            "their gradients are lost, or added to the next epoch's first step"
+            f"there is no step for the {total % count} leftover micro-batch{'es' if total % count > 1 else ''} at the "
+            "end: their gradients are lost, or added to the next epoch's first step"
         )
     stepped = [step.after for step in seen.steps]
     if set(changed) - set(stepped):
         return "parameters change where the optimizer did not step: the loop, or the model, writes to them itself"
     if set(stepped) - set(changed):
-        return f"the optimizer steps after {_listed(stepped)}, and some steps change nothing: no gradient, or no learning rate"
+        return f"the optimizer steps after {_listed(stepped)}, and some steps change nothing: they have no gradient"
     first = changed[0] if changed else 0
-    return f"the first change is after micro-batch {first}, not {count}: the loop counts from another place, or by another number"
+    return f"the first change is after micro-batch {first}, not {count}: the loop counts otherwise"
 
 
 def loss_falls(bench: Bench, seen: Numbers) -> tuple[Check, tuple[float, ...]]:
@@ -188,15 +187,15 @@ def loss_falls(bench: Bench, seen: Numbers) -> tuple[Check, tuple[float, ...]]:
     bad = next((number for number, loss in enumerate(curve, 1) if not isfinite(loss)), 0)
     rate = bench.plan.learning_rate
     sentence = (
-        f"{len(curve)} optimizer steps on the same {count} micro-batches, dropout on, learning rate {rate:g}: mean loss "
-        f"{first:.4f} over the first {part}, {last:.4f} over the last {part}"
+        f"{len(curve)} optimizer steps on the same {count} micro-batches, dropout on, learning rate {rate:g}: mean "
+        f"loss {first:.4f} over the first {part}, {last:.4f} over the last {part}"
     )
     cause = ""
     if not falls:
         rates = sorted({step.learning_rate for step in seen.steps})
         own = f"; the loop sets learning rates from {rates[0]:g} to {rates[-1]:g} itself" if rates[-1] != rate else ""
         cause = (
-            f"the loss is no number from step {bad} on: the learning rate is too large, or something divides by zero{own}"
+            f"the loss is no number at step {bad}: the learning rate is too large, or something divides by zero{own}"
             if bad
             else f"the loss does not fall: the learning rate is too large or too small, or what is stepped is not what "
             f"the loss rests on{own}"

@@ -1,9 +1,9 @@
 """A training loop of the user's own: ``--loop package.module:function``.
 
-The contract: ``function(model, optimizer, batches, gradient_accumulation_steps)`` goes once over ``batches``, a list of
-micro-batches (mappings of CPU tensors by the names of ``forward``'s parameters), in their order; calls ``model`` with a
-micro-batch and ``backward`` on its loss; and steps ``optimizer`` after every ``gradient_accumulation_steps`` of them, and
-after those that are left over at the end. What it returns is passed over.
+The contract: ``function(model, optimizer, batches, gradient_accumulation_steps)`` goes once over ``batches``, a list
+of micro-batches (mappings of CPU tensors by the names of ``forward``'s parameters), in their order; calls ``model``
+with a micro-batch and ``backward`` on its loss; and steps ``optimizer`` after every ``gradient_accumulation_steps`` of
+them, and after those that are left over at the end. What it returns is passed over.
 """
 
 from __future__ import annotations

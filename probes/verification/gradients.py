@@ -27,7 +27,7 @@ class Likeness:
 
 
 def likeness(seen: Gradients, reference: Gradients) -> Likeness:
-    """Compare in fp64. A parameter without a gradient counts as one of zeros."""
+    """Compare tensor by tensor, and add up in fp64. A parameter without a gradient counts as one of zeros."""
     names = seen.keys() | reference.keys()
     seen_square = _sum(_dot(seen[name], seen[name]) for name in seen)
     reference_square = _sum(_dot(reference[name], reference[name]) for name in reference)
@@ -51,7 +51,7 @@ def weighted(parts: Iterable[tuple[float, Gradients]]) -> dict[str, torch.Tensor
 
 
 def _dot(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float(torch.dot(a.flatten().double(), b.flatten().double()))
+    return float(torch.dot(a.flatten(), b.flatten()))
 
 
 def _apart(seen: torch.Tensor | None, reference: torch.Tensor | None, times: float) -> float:
@@ -59,7 +59,7 @@ def _apart(seen: torch.Tensor | None, reference: torch.Tensor | None, times: flo
         alone = seen if reference is None else reference
         assert alone is not None
         return _dot(alone, alone) * (1.0 if reference is None else times**2)
-    gap = seen.double() - times * reference.double()
+    gap = torch.sub(seen, reference, alpha=times).flatten()
     return _dot(gap, gap)
 
 

@@ -74,7 +74,7 @@ def without_clipping() -> Iterator[None]:
     Whoever imported it before, it looks these up when it is called (``torch/nn/utils/clip_grad.py``, from 2.7 on).
     """
     native: Callable[..., Any] = clip_grad._clip_grads_with_norm_
-    clip_grad._clip_grads_with_norm_ = lambda *args, **kwargs: None  # type: ignore[assignment]
+    clip_grad._clip_grads_with_norm_ = lambda *args, **kwargs: None
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def without_clipping() -> Iterator[None]:
 
 @contextmanager
 def without_dropout(model: torch.nn.Module) -> Iterator[None]:
-    """The model is in evaluation mode, whatever the loop calls: what it drops at random would differ from run to run."""
+    """The model is in evaluation mode, whatever the loop calls: what it drops at random differs from run to run."""
     model.eval()
     model.train = lambda mode=True: model  # type: ignore[method-assign]  # an attribute before the method
     try:

@@ -27,9 +27,9 @@ class StepSeen:
 class Numbers:
     """A listener that writes down what happens.
 
-    ``taken`` are the micro-batches by number, in order, one call or several for each; ``losses`` what the model returned
-    for each of them, or what backward was called on; ``changed_after`` how many micro-batches were over each time that
-    a parameter was found changed.
+    ``taken`` are the micro-batches by number, in order, one call or several for each; ``losses`` what the model
+    returned for each of them, or what backward was called on; ``changed_after`` how many micro-batches were over each
+    time that a parameter was found changed.
     """
 
     model: torch.nn.Module
@@ -113,7 +113,7 @@ class Numbers:
 
     def _number_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """Which micro-batch the model was called with: the expected one, where several are the same."""
-        last = self.taken[-1] if self.taken else -1
+        last: int = self.taken[-1] if self.taken else -1
         expected = [last + 1, last] if self._is_over() else [last, last + 1]
         for number in (*expected, *range(len(self.batches))):
             if 0 <= number < len(self.batches) and _is_of(self.batches[number], args, kwargs):
@@ -122,7 +122,7 @@ class Numbers:
 
 
 def _is_of(batch: Batch, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether every tensor that the model is given is the batch's; names that the batch does not have count for nothing."""
+    """Whether every tensor that the model is given is the batch's; names that the batch does not have do not count."""
     named = [
         (batch[name], value) for name, value in kwargs.items() if name in batch and isinstance(value, torch.Tensor)
     ]

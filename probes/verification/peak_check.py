@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memdoctor.probes.job import Batch
 from memdoctor.probes.verification.peaks import accumulated_peaks, growth_bytes
 from memdoctor.probes.verification.running import Bench
-from memdoctor.probes.job import Batch
 from memdoctor.records import AccumulatedPeak, Check, Status
 from memdoctor.units import format_bytes
 
@@ -37,8 +37,8 @@ def _sentence(peak: AccumulatedPeak) -> str:
         f" + {format_bytes(peak.other_input_bytes)} inputs of other micro-batches" if peak.other_input_bytes else ""
     )
     return (
-        f"in {peak.phase}: {format_bytes(peak.micro_batch_peak_bytes)} + {format_bytes(peak.persistent_gradient_bytes)} "
-        f"gradients{both}{others} + {format_bytes(peak.unexplained_bytes)} unexplained = "
+        f"in {peak.phase}: {format_bytes(peak.micro_batch_peak_bytes)} + {format_bytes(peak.persistent_gradient_bytes)}"
+        f" gradients{both}{others} + {format_bytes(peak.unexplained_bytes)} unexplained = "
         f"{format_bytes(peak.accumulated_peak_bytes)}"
     )
 

@@ -53,7 +53,7 @@ def _peak(phase: str, one: list[Held], many: list[Held]) -> AccumulatedPeak:
 
 
 def growth_bytes(several: Footprint) -> int:
-    """Bytes that each micro-batch leaves behind beside gradients and inputs, from the second on; 0 for fewer than three."""
+    """Bytes that each micro-batch from the second on leaves behind beside gradients and inputs; 0 where all do."""
     held = list(_held(several))
     steps = [phase for phase in several.phases if phase.step == STEP]
     begins = [begin for begin in several.begins if steps and steps[0].begin <= begin <= steps[-1].end]

@@ -79,8 +79,8 @@ def _labelled(workload: Workload, rows: Rows) -> tuple[Rows, Rows | None, str]:
     """The rows with even label tokens, those with uneven ones, and why there are none."""
     if not has_token_labels(rows.batch):
         each = (
-            f"each row has its own label or labels, so every micro-batch of {rows.rows} counts the same, and the mean of "
-            "the micro-batches' means is the mean; it would matter for a label at each token (-100 where there is none)"
+            f"each row has its own label or labels, so every micro-batch of {rows.rows} counts the same, and the mean "
+            "of the micro-batches' means is the mean; it would matter for a label at each token (-100 where there is none)"
         )
         return rows, None, each
     evenly = evenly_labelled(rows)

@@ -51,28 +51,28 @@ class Bench:
         return self.workload.gradient_accumulation_steps
 
     def gradients_of(self, batches: Sequence[Batch], accumulation: int) -> Numbers:
-        """Run without dropout, clipping and a learning rate: gradients at each step, all of them at the same weights."""
+        """Run without dropout, clipping and a learning rate: gradients at each step, all at the same weights."""
         with ExitStack() as stack:
             stack.enter_context(without_dropout(self.model))
             stack.enter_context(without_clipping())
-            return self._seen(batches, accumulation, 0.0, keeps_gradients=True)
+            return self._seen(batches, accumulation, 0.0, earnest=False)
 
     def gradient_of(self, batch: Batch) -> Gradients:
         """What the same loop makes of one batch alone."""
         return self.gradients_of([batch], 1).steps[0].gradients
 
     def training(self, batches: Sequence[Batch]) -> Numbers:
-        """Run as in earnest: dropout, clipping and the plan's learning rate; parameters compared after each micro-batch."""
-        return self._seen(batches, self.accumulation, self.plan.learning_rate, compares_parameters=True)
+        """Run as in earnest, with dropout, clipping and the plan's learning rate; compare parameters all the time."""
+        return self._seen(batches, self.accumulation, self.plan.learning_rate, earnest=True)
 
     def footprint(self, batches: Sequence[Batch], accumulation: int) -> Footprint:
         """Run as in earnest, and look at the memory alone."""
         job = self._job(batches, accumulation, self.plan.learning_rate)
         return footprint(self.loop, job)
 
-    def _seen(self, batches: Sequence[Batch], accumulation: int, learning_rate: float, **looks: bool) -> Numbers:
+    def _seen(self, batches: Sequence[Batch], accumulation: int, learning_rate: float, *, earnest: bool) -> Numbers:
         job = self._job(batches, accumulation, learning_rate)
-        seen = Numbers(self.model, job.optimizer, batches, **looks)
+        seen = Numbers(self.model, job.optimizer, batches, keeps_gradients=not earnest, compares_parameters=earnest)
         with heard(self.model, seen):
             self.loop(job)
         seen.look()

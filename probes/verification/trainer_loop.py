@@ -61,7 +61,7 @@ def _trainer(job: LoopJob, folder: str) -> Any:
         disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip
     trainer = Trainer(
-        model=job.model, args=arguments, train_dataset=list(range(rows * len(job.batches))),  # type: ignore[arg-type]  # rows
+        model=job.model, args=arguments, train_dataset=list(range(rows * len(job.batches))),
         data_collator=lambda _: dict(job.batches[next(numbers)]), optimizers=(job.optimizer, None),
     )  # fmt: skip
     from transformers.trainer_callback import PrinterCallback
