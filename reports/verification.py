@@ -44,8 +44,9 @@ def _setting(found: Verification) -> str:
         "trainer": f"the Trainer of transformers {found.provenance.transformers}",
         "custom": "memdoctor's loop by hand",
     }
+    task = "" if ":" in workload.model else f" ({workload.task.value})"  # a factory's head is its own
     words = [
-        workload.model if ":" in workload.model else f"{workload.model} ({workload.task.value})", loops.get(plan.loop, f"the loop {plan.loop}"),
+        f"{workload.model}{task}", loops.get(plan.loop, f"the loop {plan.loop}"),
         f"{workload.gradient_accumulation_steps} micro-batches of {workload.batch_size} x {workload.seq_length}",
         workload.precision.value, workload.optimizer, f"on {found.device.name}",
     ]  # fmt: skip

@@ -14,6 +14,9 @@ Gradients = Mapping[str, torch.Tensor]
 """By the parameter's name; what has none is absent."""
 
 
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
 @dataclass(frozen=True, slots=True)
 class StepSeen:
     """An optimizer step after ``after`` micro-batches, at this learning rate, and the gradients that it was given."""
@@ -95,6 +98,9 @@ class Numbers:
             if self.keeps_gradients and parameter.grad is not None
         }
         self.steps.append(StepSeen(len(self.taken), float(optimizer.param_groups[0]["lr"]), gradients))
+        if self.keeps_gradients:  # the next step's are to be of the same weights, whatever rate the loop sets
+            for group in optimizer.param_groups:
+                group["lr"] = 0.0
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Nothing to write down."""
@@ -105,7 +111,7 @@ class Numbers:
             return
         changed = False
         for kept, parameter in zip(self._kept, self.model.parameters(), strict=True):
-            if not torch.equal(kept, parameter):
+            if not torch.equal(_bits(kept), _bits(parameter.detach())):
                 kept.copy_(parameter.detach())
                 changed = True
         if changed:
@@ -115,10 +121,14 @@ class Numbers:
         """Which micro-batch the model was called with: the expected one, where several are the same."""
         last: int = self.taken[-1] if self.taken else -1
         expected = [last + 1, last] if self._is_over() else [last, last + 1]
-        for number in (*expected, *range(len(self.batches))):
-            if 0 <= number < len(self.batches) and _is_of(self.batches[number], args, kwargs):
-                return number
-        return None
+        candidates = [number for number in expected if 0 <= number < len(self.batches)]
+        everything = (*candidates, *range(len(self.batches)))
+        return next((number for number in everything if _is_of(self.batches[number], args, kwargs)), None)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """What is no number is not even equal to itself; its bits are."""
+    return tensor.view(_WHOLE[tensor.element_size()]) if tensor.is_floating_point() else tensor
 
 
 def _is_of(batch: Batch, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

@@ -80,7 +80,7 @@ def _labelled(workload: Workload, rows: Rows) -> tuple[Rows, Rows | None, str]:
     if not has_token_labels(rows.batch):
         each = (
             f"each row has its own label or labels, so every micro-batch of {rows.rows} counts the same, and the mean "
-            "of the micro-batches' means is the mean; it would matter for a label at each token (-100 where there is none)"
+            "of the micro-batches' means is the mean; it would matter for a label at each token (-100: none)"
         )
         return rows, None, each
     evenly = evenly_labelled(rows)
