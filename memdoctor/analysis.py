@@ -177,11 +177,11 @@ def verdict_of(examination: Examination) -> Verdict:
     arithmetic = _arithmetic([group for group in groups if group.category is cause], parameters)
     cut_short = not fits and examination.provenance.mode == "measured"  # nothing is known of what would have come
     margin = f"{format_bytes(abs(parts.free))} {'to spare' if parts.free >= 0 else 'too much'}"
-    margin = f"at least {margin}" if cut_short else margin
+    margin, then = (f"at least {margin}", "until then ") if cut_short else (margin, "")
     gathers = peak.phase == PhaseName.EVALUATION
     phase = f"{peak.phase}, which gathers the predictions of all samples" if gathers else peak.phase
     sentence = (
-        f"{'Fits' if fits else 'Does not fit'}, {margin}: the peak {'until then ' if cut_short else ''}is in {phase}, and {share:.0f} % of it is "
+        f"{'Fits' if fits else 'Does not fit'}, {margin}: the peak {then}is in {phase}, and {share:.0f} % of it is "
         f"{cause.value.replace('_', ' ')}, {format_bytes(held[cause])}{arithmetic}."
     )
     return Verdict(fits=fits, headroom_bytes=parts.free, cause=cause.value, sentence=sentence)

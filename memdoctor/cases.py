@@ -11,10 +11,11 @@ from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, UsageError
 from memdoctor.own_gpu import in_use, own_device
+from memdoctor.probes.host import host_device
 from memdoctor.probes.nvml import Absence, NoGpu
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Backend, Change, Device, Workload
+from memdoctor.records import Backend, Change, Device, Dtype, Precision, Workload
 from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
@@ -54,6 +55,9 @@ def open_case(
         InputError: an unknown model or GPU, or a sequence longer than the model takes.
         UsageError: a setting that is out of range.
     """
+    if backend == Backend.CPU:
+        of_a_card = {"gpu": gpu, "memory": memory, "cuda-alloc-conf": alloc_conf}
+        return _on_cpu(resolve_model(model, offline=offline), of_a_card, settings)
     insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
     own = memory is None and _is_own(device)
@@ -91,6 +95,48 @@ def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
             why="that is not the card that CUDA calls 0 on this machine",
             hint="--backend simulated, or leave --gpu out",
         )
+
+
+def _on_cpu(facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Mapping[str, Any]) -> Case:
+    """The case of a step on this machine's processor, which has no settings of a card."""
+    for name, value in of_a_card.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name} and --backend cpu contradict each other",
+                why="the step runs on this machine's processor and in its memory; there is no card",
+                hint=f"leave --{name} out, or --backend simulated",
+            )
+    workload, assumed = _workload(facts, settings)
+    return Case(workload, host_device(), facts, assumed, Backend.CPU)
+
+
+VERIFIED_BY_DEFAULT = {"gradient_accumulation_steps": 4, "batch_size": 2, "seq_length": 64}
+"""Of a verification, where nothing was said: no check rests on the sizes, and seconds do."""
+
+
+def check_verifiable(case: Case) -> None:
+    """Refuse what cannot be verified.
+
+    Raises:
+        UsageError: not on the CPU, nothing accumulated, or numbers too coarse to tell a mistake from rounding.
+    """
+    workload = case.workload
+    refusals = {
+        f"--backend {case.backend.value}": (case.backend is not Backend.CPU, "only on the CPU are numbers real"),
+        "--gradient-accumulation-steps 1": (
+            workload.gradient_accumulation_steps < 2, "there is something to accumulate from 2 on"
+        ),
+        f"--{workload.precision.value}": (workload.precision is not Precision.FP32, _COARSE),
+        f"--dtype {workload.dtype.value}": (workload.dtype is not Dtype.FLOAT32, _COARSE),
+        "--eval": (workload.evaluate, "what is verified is training"),
+        "--forward-passes": (workload.forward_passes > 1, "the loop itself decides how often it calls the model"),
+    }  # fmt: skip
+    for option, (refused, why) in refusals.items():
+        if refused:
+            raise UsageError(f"--verify-accumulation does not go with {option}", why=why, hint=f"leave {option} out")
+
+
+_COARSE = "accumulation is checked in fp32: in 16 bits rounding is as large as the mistakes that are looked for"
 
 
 def parse_change(case: Case, text: str) -> Change:

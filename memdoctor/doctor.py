@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
-from memdoctor.cases import Case, open_case, parse_change
-from memdoctor.errors import MemdoctorError
+from memdoctor.cases import Case, check_verifiable, open_case, parse_change
+from memdoctor.errors import MemdoctorError, UsageError
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
-from memdoctor.probes.pool import TIME_LIMIT
+from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
 from memdoctor.records import (
@@ -25,6 +25,8 @@ from memdoctor.records import (
     Examination,
     Scaling,
     Toggle,
+    Verification,
+    VerificationPlan,
     Workload,
 )
 from memdoctor.scaling import Need, aligned, scaling_of
@@ -39,6 +41,8 @@ __all__ = [
     "open_case",
     "parse_change",
     "probe",
+    "verify",
+    "with_assumed",
 ]
 
 
@@ -78,13 +82,41 @@ def probe(
     return Probes(noted, _toggles(session, target, changed), session.comparisons([({}, target), *changed]))
 
 
+def with_assumed(case: Case, assumed: Sequence[str]) -> Case:
+    """The case with more that nobody asked for, said first."""
+    return replace(case, assumed=(*assumed, *case.assumed))
+
+
+def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT) -> Verification:
+    """Run the plan's training loop on the CPU with real numbers, and check its gradient accumulation.
+
+    Raises:
+        UsageError: the case is not one of the CPU, or asks for what cannot be verified.
+    """
+    check_verifiable(case)
+    with Pool(Backend.CPU, time_limit=time_limit) as pool:
+        found = pool.verify(Request(case.workload, case.device, case.facts, verification=plan))
+    chosen = found.workload.attention
+    attention = () if case.workload.attention or chosen is None else (f"attention {chosen.value}",)
+    return replace(found, assumed=(*case.assumed, *attention))
+
+
 def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:
     """Probe the target and its matrix, and conclude.
 
     Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
     is simulated beside; with a case that insists on the GPU these and the target are measured in any case. Nothing else
     is tried that may not fit: it would take memory from whoever else is on the card.
+
+    Raises:
+        UsageError: the case is one of the CPU, whose memory says nothing about a card.
     """
+    if case.backend is Backend.CPU:
+        raise UsageError(
+            "diagnose does not run on the CPU",
+            why="whether training fits a GPU is not told by what the CPU's kernels keep",
+            hint="memdoctor probe --backend cpu for the step itself, or diagnose without --backend",
+        )
     target = case.workload
     changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
     changed = [(change, apply_change(target, change)) for change in changes]

@@ -21,8 +21,8 @@ Progress = Callable[[int, int, str], None]
 class Probing:
     """Probes workloads: on the GPU of this machine where the case has one, and simulated (or on the CPU) beside.
 
-    Each workload is probed once in each way. As soon as one step was measured, ``case.device`` is the card as it was found
-    then, and what was simulated before is forgotten.
+    Each workload is probed once in each way. As soon as one step was measured, ``case.device`` is the card as it was
+    found then, and what was simulated before is forgotten.
     """
 
     case: Case
@@ -85,7 +85,7 @@ class Probing:
         raise next(result for result in results if isinstance(result, MemdoctorError))
 
     def alike(self, target: Workload, other: Workload) -> tuple[Examination, Examination] | None:
-        """Two workloads probed in the same way: measured, if both ran to their end, else simulated, if both could be."""
+        """Two workloads probed in the same way: measured, where both ran to their end, else simulated."""
         measured = self.measured.get(target), self.measured.get(other)
         if all(isinstance(result, Examination) and not _ran_out(result) for result in measured):
             return _pair(measured)

@@ -108,8 +108,9 @@ def device_of(card: Card, held: Held, asked: Device) -> Device:
     """The card as the examination tells of it: what was measured, and of what was not, what ``asked`` says."""
     entry = find_gpu(card.name)
     device = replace(
-        asked, name=entry.name if entry is not None else card.name, total_bytes=card.total_bytes, compute_capability=card.compute_capability,
-        other_processes_bytes=held.others_bytes, source="measured: cudaMemGetInfo",
+        asked, name=entry.name if entry is not None else card.name, total_bytes=card.total_bytes,
+        compute_capability=card.compute_capability, other_processes_bytes=held.others_bytes,
+        source="measured: cudaMemGetInfo",
     )  # fmt: skip
     if held.context is None:
         return device

@@ -2,16 +2,198 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from memdoctor.errors import MeasureError
+import torch
+import transformers
+
+from memdoctor import __version__
+from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
-from memdoctor.records import Device, Examination, Workload
+from memdoctor.probes.adapting import base_of
+from memdoctor.probes.attribution import category_of
+from memdoctor.probes.autocast_copies import CopyMarkingTracker
+from memdoctor.probes.failures import host_out_of_memory, refusal
+from memdoctor.probes.host import forget_peak, peak_resident_bytes, with_what_is_held
+from memdoctor.probes.models import attention_of
+from memdoctor.probes.modules import ModuleClock
+from memdoctor.probes.notes import training_notes
+from memdoctor.probes.optimizers import updates_in_backward
+from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
+from memdoctor.probes.step import train
+from memdoctor.probes.tracker import Tracker, watching
+from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.records import (
+    Attention,
+    Block,
+    Completed,
+    Device,
+    Event,
+    Examination,
+    PhaseName,
+    Provenance,
+    SegmentEvent,
+    Timeline,
+    Workload,
+)
+from memdoctor.units import format_bytes
+
+CPU = torch.device("cpu")
+NOT_SEEN = (
+    "measured on the CPU: the tensors of the step, without what kernels take while they run, and with kernels and "
+    "attention of the CPU, not of a GPU; there is no caching allocator, so reserved is allocated"
+)
+_ATTENTION = "_scaled_dot_product_"
 
 
 def run_on_cpu(
     workload: Workload, device: Device, config: Mapping[str, Any], model_source: str, steps: int = STEPS
 ) -> Examination:
-    """Run ``steps`` optimizer steps of ``workload`` on the CPU."""
-    raise MeasureError("there is no CPU probe yet")
+    """Run ``steps`` optimizer steps of ``workload`` on the CPU.
+
+    The examination's device is ``device``, this machine, with what its processes held when the worker began.
+
+    Raises:
+        InputError: the model, its weights, head, attention or optimizer do not exist, or the factory fails.
+        MeasureError: the model's code refuses the step, or the machine has no memory left.
+    """
+    started = time.perf_counter()
+    resets = forget_peak()
+    here = with_what_is_held(device)
+    subject = ready_subject(config, workload)
+    workload = replace(workload, attention=attention_of(base_of(subject.model)))
+    recording = _record(workload, subject, steps)
+    provenance = provenance_of(
+        model_source, started,
+        attention_kernels=_kernels(workload, recording.timeline.blocks),
+        notes=(
+            NOT_SEEN, subject.weights, *_peak_note(resets),
+            *training_notes(workload, subject.model, recording.without_gradient),
+        ),
+    )  # fmt: skip
+    return Examination(workload, here, provenance, Completed(), recording.timeline)
+
+
+def provenance_of(
+    model_source: str, started: float, *, attention_kernels: tuple[str, ...], notes: tuple[str, ...]
+) -> Provenance:
+    """How what was measured here was obtained. ``started`` is what ``time.perf_counter`` said then."""
+    return Provenance(
+        mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
+        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model_source=model_source, attention_kernels=attention_kernels,
+        seconds=round(time.perf_counter() - started, 3), notes=notes,
+    )  # fmt: skip
+
+
+def ready_subject(config: Mapping[str, Any], workload: Workload) -> Subject:
+    """The workload's model with values in its weights, and its batches; the same each time."""
+    with _told_memory():
+        subject = real_subject(config, workload)
+        if subject.made_up:
+            make_up_weights(subject.model)
+    torch.manual_seed(0)
+    return subject
+
+
+class _told_memory:  # noqa: N801 - reads as a statement
+    """A machine that has no memory left is told as such, whoever asked for it."""
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        full = None if error is None else host_out_of_memory(error.__cause__ or error)
+        if full is not None:
+            raise full from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    timeline: Timeline
+    without_gradient: tuple[str, ...]
+
+
+def _record(workload: Workload, subject: Subject, steps: int) -> _Recording:
+    clock = ModuleClock()
+    tracker = CopyMarkingTracker(CPU.type, clock)
+    model = subject.model
+    with without_collection(), tracker, watching(tracker, clock, model):
+        tracker.begin(0, PhaseName.SETUP)
+        settle(model, tracker)
+        if updates_in_backward(workload.optimizer):
+            mark_gradients_at_birth(model, tracker)
+        job = make_job(workload, model, CPU.type, batches_on(CPU, workload, subject.batches))
+        watch = TrackingWatch(tracker, clock, job.scaler)
+        if updates_in_backward(workload.optimizer):
+            watch.without_gradient = []  # they are gone by then
+        try:
+            train(job, watch, steps)
+        except MemdoctorError:
+            raise
+        except Exception as error:
+            refused = host_out_of_memory(error) or refusal(error)
+            if refused is None:
+                raise
+            raise refused from error
+        tracker.finish()
+    return _Recording(timeline_of(tracker), tuple(watch.without_gradient or ()))
+
+
+def settle(model: torch.nn.Module, tracker: Tracker) -> None:
+    """Give every parameter and buffer a new storage while the tracker looks, as moving to a GPU does."""
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.data = tensor.data.clone()
+    mark_model(model, tracker)
+
+
+def timeline_of(tracker: Tracker) -> Timeline:
+    """What the tracker saw, with nothing between it and the system: every block is a segment of its own.
+
+    Addresses are the C library's to choose, and are not recorded (0). Deaths with no birth between them are in the
+    order of birth: autocast drops its copies in that of their addresses, which is another in each run.
+    """
+    blocks = tuple(
+        Block(
+            bytes=draft.bytes, category=category_of(draft), module=draft.module, op=draft.op, dtype=draft.dtype,
+            shape=draft.shape, allocated_bytes=draft.bytes, address=0,
+        )
+        for draft in tracker.blocks
+    )  # fmt: skip
+    events = tuple(event for phase in tracker.phases for event in _in_order(tracker.events[phase.begin : phase.end]))
+    segments = tuple(SegmentEvent(index, event.delta_bytes) for index, event in enumerate(events))
+    return Timeline(blocks, events, tuple(tracker.phases), segments, tuple(tracker.cache_clears))
+
+
+def _in_order(events: Sequence[Event]) -> Iterator[Event]:
+    deaths: list[Event] = []
+    for event in events:
+        if event.delta_bytes < 0:
+            deaths.append(event)
+            continue
+        yield from sorted(deaths, key=lambda death: death.block)
+        deaths.clear()
+        yield event
+    yield from sorted(deaths, key=lambda death: death.block)
+
+
+def _kernels(workload: Workload, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """The attention operators that ran: torch's fused one for the CPU, or else the composite."""
+    fused = {block.op.partition(".")[2].partition(".")[0] for block in blocks if _ATTENTION in block.op}
+    forward = sorted(name.removeprefix(_ATTENTION) for name in fused if not name.endswith("backward"))
+    if forward:
+        return tuple(forward)
+    return ("eager",) if workload.attention is not Attention.SDPA else ("math",)
+
+
+def _peak_note(resets: bool) -> tuple[str, ...]:
+    peak = peak_resident_bytes()
+    since = "" if resets else " since it began"
+    return () if peak is None else (f"the process held at most {format_bytes(peak)} of resident memory{since}",)

@@ -21,6 +21,7 @@ from memdoctor.probes.bare import FIRST_SCALE
 from memdoctor.probes.card import Card, device_of, held_on, open_card
 from memdoctor.probes.context import Context
 from memdoctor.probes.cuda_allocator import CudaAllocator
+from memdoctor.probes.failures import refusal
 from memdoctor.probes.history import Allocator, History, Totals
 from memdoctor.probes.joining import join
 from memdoctor.probes.models import attention_of
@@ -30,7 +31,6 @@ from memdoctor.probes.nvml import NoGpu
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import make_job, without_collection
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
-from memdoctor.probes.refusals import refusal_of
 from memdoctor.probes.remembered import Setting, remember
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.step import train
@@ -101,7 +101,7 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
     provenance = Provenance(
         mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
         python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=asked.model_source, attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
+        model_source=f"{asked.model_source}; {subject.weights}", attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
         seconds=round(time.perf_counter() - started, 3), notes=tuple(filter(None, notes)), cuda=card.cuda,
         driver=card.driver,
     )  # fmt: skip
@@ -150,7 +150,7 @@ def run_watched(allocator: Allocator, subject: Subject, workload: Workload, step
     except MemdoctorError:
         raise
     except Exception as error:
-        raise _refused_elsewhere(error) or refusal_of(error) or error from error
+        raise _refused_elsewhere(error) or refusal(error) or error from error
     return Watched(tracker, allocator.end(), True, (), ())
 
 

@@ -84,16 +84,25 @@ def build_model(config: Mapping[str, Any], workload: Workload) -> torch.nn.Modul
         InputError: the config cannot be built, or the model has no such task head or attention implementation.
     """
     built = build_config(config, workload)
-    auto: Any = _AUTO_CLASSES[workload.task]
+    model = _instantiate(auto_class_of(built, workload), built, workload)
+    model.tie_weights()
+    assert isinstance(model, torch.nn.Module)
+    return model
+
+
+def auto_class_of(built: Any, workload: Workload) -> Any:
+    """The Auto class of transformers that makes the workload's head on a model of this config object.
+
+    Raises:
+        InputError: the model has no such head.
+    """
+    auto = _AUTO_CLASSES[workload.task]
     if type(built) not in auto._model_mapping:
         raise InputError(
             f"{workload.model} ({built.model_type}) has no {workload.task.value} head in transformers",
             hint=f"--task with one of: {', '.join(_tasks_of(type(built)))}",
         )
-    model = _instantiate(auto, built, workload)
-    model.tie_weights()
-    assert isinstance(model, torch.nn.Module)
-    return model
+    return auto
 
 
 def _instantiate(auto: Any, built: Any, workload: Workload) -> Any:

@@ -18,7 +18,7 @@ def notes_of(
     workload: Workload, device: Device, model: torch.nn.Module, without_gradient: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences for the report. ``without_gradient``: parameters that are trained and got no gradient."""
-    return (*_precision(workload, device), *_allocator(device), *_training(workload, model, without_gradient))
+    return (*_precision(workload, device), *_allocator(device), *training_notes(workload, model, without_gradient))
 
 
 def _precision(workload: Workload, device: Device) -> Iterator[str]:
@@ -39,7 +39,8 @@ def _allocator(device: Device) -> Iterator[str]:
         yield "garbage_collection_threshold does nothing without a memory fraction, here as in PyTorch"
 
 
-def _training(workload: Workload, model: torch.nn.Module, without_gradient: Sequence[str]) -> Iterator[str]:
+def training_notes(workload: Workload, model: torch.nn.Module, without_gradient: Sequence[str]) -> Iterator[str]:
+    """What is trained otherwise than it seems."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if without_gradient:
         reason = "reentrant checkpointing cuts off what lies before the first input that requires a gradient: "

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import IO
 
-from memdoctor.codec import examination_from_json, to_json
+from memdoctor.codec import examination_from_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerError
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
-from memdoctor.records import Backend, Completed, Device, Examination, Workload
+from memdoctor.records import Backend, Completed, Device, Examination, Verification, VerificationPlan, Workload
 
 TIME_LIMIT = 300.0  # seconds for one probe, imports included
 _LAST_BREATH = 5.0  # seconds between a worker's last word and its end
@@ -40,7 +40,7 @@ _REAL = {"PYTHONHASHSEED": "0"}
 _ENVIRONMENTS = {
     Backend.SIMULATED: {**_REAL, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"},
     Backend.GPU: _REAL,
-    Backend.CPU: _REAL,
+    Backend.CPU: {"OMP_WAIT_POLICY": "PASSIVE", **_REAL},  # threads that spin waste what others could use
 }
 
 
@@ -53,6 +53,7 @@ class Request:
     facts: ModelFacts
     steps: int = STEPS
     time_limit: float = inf
+    verification: VerificationPlan | None = None  # in place of an examination; on the CPU
 
 
 class Bug(Exception):
@@ -62,7 +63,7 @@ class Bug(Exception):
 Done = Callable[[Request], None]
 _Ticket = tuple[int, int]  # which call of examine, and which of its requests
 _Job = tuple[_Ticket, Request] | None  # None: no more work
-_Outcome = tuple[_Ticket, Examination | Exception]
+_Outcome = tuple[_Ticket, Examination | Verification | Exception]
 
 
 class Pool:
@@ -112,6 +113,12 @@ class Pool:
         results = self._run(requests, on_done, ())
         return [result for result in results if isinstance(result, Examination)]
 
+    def verify(self, request: Request) -> Verification:
+        """As :meth:`examine`, of one request that carries a plan of verification."""
+        (result,) = self._run([request], None, ())
+        assert isinstance(result, Verification)
+        return result
+
     def attempt(self, requests: Sequence[Request], on_done: Done | None = None) -> list[Examination | MemdoctorError]:
         """As :meth:`examine`, with its error in place of the examination of a request that cannot be probed.
 
@@ -121,11 +128,12 @@ class Pool:
             WorkerError: a worker died, hung or was killed while it simulated.
             Bug: a worker met an error that is ours.
         """
-        return self._run(requests, on_done, (InputError, MeasureError))
+        results = self._run(requests, on_done, (InputError, MeasureError))
+        return [result for result in results if not isinstance(result, Verification)]
 
     def _run(
         self, requests: Sequence[Request], on_done: Done | None, spared: tuple[type[MemdoctorError], ...]
-    ) -> list[Examination | MemdoctorError]:
+    ) -> list[Examination | Verification | MemdoctorError]:
         self._calls += 1
         call = self._calls
         for index, request in enumerate(requests):
@@ -133,7 +141,7 @@ class Pool:
         count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else 1
         while len(self._workers) < count:
             self._workers.append(_Worker(self._backend, self._waiting, self._finished, self._time_limit))
-        results: dict[int, Examination | MemdoctorError] = {}
+        results: dict[int, Examination | Verification | MemdoctorError] = {}
         while len(results) < len(requests):
             (of_call, index), outcome = self._finished.get()
             if of_call != call:  # left over from a call that failed
@@ -227,7 +235,7 @@ class _Worker:
             except Exception as error:  # noqa: BLE001 - carried to the caller's thread and raised there
                 self._finished.put((ticket, error))
 
-    def _probe(self, request: Request) -> Examination:
+    def _probe(self, request: Request) -> Examination | Verification:
         self._late = False
         limit = min(self._time_limit, request.time_limit)
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), self._expire)
@@ -244,6 +252,8 @@ class _Worker:
             self._restart_later()
         if examination is not None:
             return examination
+        if "verification" in answer:
+            return from_json(Verification, answer["verification"])
         raise Bug(answer["bug"]) if "bug" in answer else error_of(answer)
 
     def _restart_later(self) -> None:
@@ -299,5 +309,6 @@ def _encode(request: Request) -> bytes:
     message = {
         "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(request.facts.config),
         "model_source": request.facts.source, "steps": request.steps,
+        "verification": to_json(request.verification) if request.verification else None,
     }  # fmt: skip
     return json.dumps(message).encode() + b"\n"

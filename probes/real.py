@@ -17,6 +17,7 @@ from memdoctor.probes.job import Batch
 from memdoctor.probes.models import build_model
 from memdoctor.probes.preparing import Batches
 from memdoctor.probes.resolve import FACTORY_KEY
+from memdoctor.probes.weights import load_model, weights_in
 from memdoctor.records import Workload
 
 _SPREAD = 0.02  # initializer_range of BERT
@@ -24,25 +25,36 @@ _SPREAD = 0.02  # initializer_range of BERT
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is trained: a model on the host, and batches for it. ``made_up``: its weights are not its own yet."""
+    """What is trained: a model on the host, and batches for it. ``made_up``: its weights are not its own yet.
+
+    ``weights`` says where they are from, for the report.
+    """
 
     model: torch.nn.Module
     batches: Batches
     made_up: bool
+    weights: str
 
 
 def real_subject(config: Mapping[str, Any], workload: Workload) -> Subject:
     """The model that ``config`` describes or its factory makes, on the host, adapted as the workload says.
 
+    A local directory's own weights are loaded; others are for :func:`make_up_weights` to make.
+
     Raises:
-        InputError: the model, head or attention does not exist, or the factory fails.
+        InputError: the model, head or attention does not exist, its weights cannot be read, or the factory fails.
     """
     if FACTORY_KEY in config:
         made = user_models.load(config[FACTORY_KEY], workload)
-        return Subject(adapt(made.module, workload), made.batches, made_up=False)
-    model = adapt(build_model(config, workload), workload)
+        return Subject(adapt(made.module, workload), made.batches, made_up=False, weights="the factory's weights")
+    file = weights_in(workload.model)
+    if file is None:
+        built, weights = build_model(config, workload), "made-up weights of the usual size"
+    else:
+        built, weights = load_model(config, workload, file)
+    model = adapt(built, workload)
     inner = base_of(model)
-    return Subject(model, partial(make_batch, inner, inner.config), made_up=True)
+    return Subject(model, partial(make_batch, inner, inner.config), made_up=file is None, weights=weights)
 
 
 def make_up_weights(model: torch.nn.Module, seed: int = 0) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
+from memdoctor.probes.autocast_copies import CopyMarkingTracker
 from memdoctor.probes.history import Allocator
 from memdoctor.probes.modules import ModuleClock
-from memdoctor.probes.tracker import BlockDraft, Mark, Tracker
-
-_HALF = (torch.float16, torch.bfloat16)
+from memdoctor.probes.tracker import BlockDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class Span:
     module: str
 
 
-class TimedTracker(Tracker):
-    """As :class:`Tracker`, for a real device. Its positions are those of the allocator's history."""
+class TimedTracker(CopyMarkingTracker):
+    """A tracker for a real device with its allocator. Its positions are those of the allocator's history."""
 
     def __init__(self, allocator: Allocator, clock: ModuleClock) -> None:
         super().__init__(allocator.device.type, clock)
@@ -53,31 +52,11 @@ class TimedTracker(Tracker):
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         begin = self._position()
         try:
-            out = super()._run(func, args, kwargs)
+            return super()._run(func, args, kwargs)
         finally:  # where memory runs out, the operator that asked for it is told by its span
             self.spans.append(Span(begin, self._position(), str(func), self._clock.current))
-        if func is torch.ops.aten._to_copy.default and is_autocast_copy(args[0], out):
-            self.mark(out, Mark.AUTOCAST_COPY)
-        return out
 
     def _born_with(self, storage: torch.UntypedStorage, draft: BlockDraft) -> int:
         number = super()._born_with(storage, draft)
         self.claims.append(Claim(number, self._allocator.address_of(storage), self._position()))
         return number
-
-
-def is_autocast_copy(source: torch.Tensor, copy: torch.Tensor) -> bool:
-    """Whether autocast keeps ``copy`` in its cache (``cached_cast`` in ``autocast_mode.cpp``): that of an fp32 weight.
-
-    Its cache is for leaves that require a gradient and are no views. Weak case: a model that casts such a weight
-    itself, under autocast and to the same type, makes a copy that is counted here too.
-    """
-    return (
-        source.dtype is torch.float32
-        and copy.dtype in _HALF
-        and source.is_leaf
-        and source.requires_grad
-        and source._base is None
-        and torch.is_autocast_cache_enabled()
-        and copy.dtype is torch.get_autocast_dtype(copy.device.type)
-    )

@@ -47,7 +47,7 @@ def load(name: str, workload: Workload) -> UserModel:
     Raises:
         InputError: it cannot be imported or called, or does not return what it should.
     """
-    factory = _import(name)
+    factory = import_function(name)
     made = _call(name, factory, workload)
     module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module):
@@ -106,7 +106,12 @@ def _check(name: str, module: nn.Module, workload: Workload) -> None:
             raise InputError(f"{name} {what}", hint=hint)
 
 
-def _import(name: str) -> Callable[..., Any]:
+def import_function(name: str) -> Callable[..., Any]:
+    """What ``package.module:function`` names, imported from where the user is.
+
+    Raises:
+        InputError: there is no such module or function, or importing it fails.
+    """
     module_name, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -114,7 +119,7 @@ def _import(name: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{module_name} cannot be imported",
-            why=str(error) if isinstance(error, ModuleNotFoundError) else _told(error),
+            why=str(error) if isinstance(error, ModuleNotFoundError) else told(error),
             hint="run memdoctor where python can import it",
         ) from error
     finally:
@@ -135,10 +140,10 @@ def _call(name: str, factory: Callable[..., Any], workload: Workload) -> Any:
     try:
         return factory(**{size: getattr(workload, size) for size in _SIZES if size in takes})
     except (Exception, SystemExit) as error:
-        raise InputError(f"the factory {name} failed", why=_told(error)) from error
+        raise InputError(f"the factory {name} failed", why=told(error)) from error
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """What happened, and the last line of the user's own code."""
     theirs = [line for line in traceback.extract_tb(error.__traceback__) if not line.filename.startswith(_NOT_THEIRS)]
     where = f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""

@@ -19,9 +19,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from memdoctor.codec import examination_to_json, from_json
+from memdoctor.codec import examination_to_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, UsageError
-from memdoctor.records import Backend, Device, Examination, Workload
+from memdoctor.records import Backend, Device, Examination, Verification, VerificationPlan, Workload
 
 
 def main(backend: Backend) -> None:
@@ -65,11 +65,20 @@ def _probe_of(backend: Backend) -> Callable[[Workload, Device, Mapping[str, Any]
     return simulate
 
 
+def _verify(workload: Workload, device: Device, request: Mapping[str, Any]) -> Verification:
+    from memdoctor.probes.verification.run import verify
+
+    plan = from_json(VerificationPlan, request["verification"])
+    return verify(workload, device, request["config"], request["model_source"], plan)
+
+
 def _answer(backend: Backend, request: dict[str, Any]) -> dict[str, Any]:
     try:
         workload, device = from_json(Workload, request["workload"]), from_json(Device, request["device"])
         if backend is Backend.GPU:  # read when the first tensor is made
             os.environ.update(PYTORCH_ALLOC_CONF=device.alloc_conf, PYTORCH_CUDA_ALLOC_CONF=device.alloc_conf)
+        if request.get("verification"):
+            return {"verification": to_json(_verify(workload, device, request))}
         probe = _probe_of(backend)
         gc.freeze()  # what was imported lives to the end: later collections need not look at it
         examination = probe(workload, device, request["config"], request["model_source"], request["steps"])

@@ -15,10 +15,18 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse
+from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse, Verification
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
-__all__ = ["KINDS", "diagnosis_document", "examination_document", "read_diagnosis", "schema"]
+__all__ = [
+    "KINDS",
+    "diagnosis_document",
+    "examination_document",
+    "read_diagnosis",
+    "read_report",
+    "schema",
+    "verification_document",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +38,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination")
+KINDS = ("diagnosis", "examination", "verification")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -56,15 +64,39 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
+def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification:
+    """As :func:`read_diagnosis`, and the verification in a file that holds one.
+
+    Raises:
+        InputError: as there.
+    """
+    document = read_document(path)
+    if document["kind"] != "verification":
+        return read_diagnosis(path, conclude)
+    try:
+        return from_json(Verification, document)
+    except ValueError as error:
+        raise InputError(f"{path} is a broken verification", why=str(error)) from error
+
+
+def verification_document(verification: Verification) -> dict[str, Any]:
+    """The whole verification as JSON values, and ``passed``: whether no check failed."""
+    return {**envelope("verification"), "passed": verification.passed, **to_json(verification)}
+
+
 def schema(kind: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of the documents of this kind, one of :data:`KINDS`."""
-    made = json_schema({"diagnosis": Diagnosis, "examination": _ExaminationDocument}[kind])
+    made = json_schema(
+        {"diagnosis": Diagnosis, "examination": _ExaminationDocument, "verification": Verification}[kind]
+    )
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}
     every = {
         "schema_version": {"const": SCHEMA_VERSION},
         "tool": {"type": "object", "properties": tool, "required": list(tool)},
         "kind": {"const": kind},
     }
+    if kind == "verification":
+        every["passed"] = {"type": "boolean"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **made,

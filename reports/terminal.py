@@ -127,7 +127,8 @@ def _setting(diagnosis: Diagnosis) -> str:
         attention if workload.attention is None or kernels == attention else f"{attention} ({kernels})",
         *_extras(workload, device.alloc_conf), f"on {device.name} with {format_bytes(device.total_bytes)}",
     ]  # fmt: skip
-    return f"{', '.join(words)}; {diagnosis.provenance.mode}"
+    where = " on the CPU" if device.is_cpu else ""
+    return f"{', '.join(words)}; {diagnosis.provenance.mode}{where}"
 
 
 def _precision(workload: Workload) -> str:
@@ -169,6 +170,10 @@ def _ran_out(at: RanOutAt) -> str:
 
 def _peak(diagnosis: Diagnosis) -> str:
     peak, device = diagnosis.peak, diagnosis.device
+    if device.is_cpu:
+        tensors, before = format_bytes(peak.allocated_bytes), format_bytes(device.context_bytes)
+        together = format_bytes(peak.allocated_bytes + device.context_bytes)
+        return f"{tensors} of tensors + {before} that the process held before = {together}"
     context, error = device.context_bytes / MIB, device.context_error_bytes / MIB
     others = f"+ {format_bytes(device.other_processes_bytes)} of others " if device.other_processes_bytes else ""
     return (

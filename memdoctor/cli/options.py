@@ -113,8 +113,9 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Fields of a Workload; what was not said is ``None``."""
     settings = {name: value for name, value in given.items() if name not in ("fp16", "bf16")}
     settings["precision"] = _precision(given)
-    for name, kind in (("task", Task), ("dtype", Dtype), ("loop", Loop)):
+    for name, kind in (("task", Task), ("dtype", Dtype)):
         settings[name] = kind(given[name]) if given[name] else None
+    settings["loop"] = _loop(given["loop"])
     if given["evaluate"] is None and any(given[name] is not None for name in OF_EVALUATION):
         settings["evaluate"] = True
     if given["attention"] == "flash_attention_2":
@@ -126,6 +127,14 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("freeze", "lora_target_modules", "optim_target_modules"):
         settings[name] = tuple(given[name]) or None
     return settings
+
+
+def _loop(said: str | None) -> Loop | None:
+    if said is None or said in tuple(Loop):
+        return Loop(said) if said else None
+    if ":" in said:
+        raise click.UsageError(f"--loop {said}: a loop of your own is run by probe --verify-accumulation alone.")
+    raise click.UsageError(f"--loop {said} is neither trainer nor custom, nor your own module:function.")
 
 
 def _precision(given: dict[str, Any]) -> Precision | None:

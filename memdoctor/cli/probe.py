@@ -9,7 +9,9 @@ import rich_click as click
 
 from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.verifying import verify
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
+from memdoctor.records import Backend
 
 
 @click.command("probe")
@@ -19,8 +21,26 @@ from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
     "--toggle", "toggles", multiple=True, metavar="KEY=VALUE",
     help="Probe with this changed too, e.g. precision=fp16. Repeatable.",
 )  # fmt: skip
-def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
+@click.option(
+    "--verify-accumulation",
+    is_flag=True,
+    help="Run the training loop on the CPU with real numbers, and check its gradient accumulation; 3 where it fails.",
+)
+@click.option(
+    "--learning-rate", type=click.FloatRange(min=0, min_open=True), metavar="RATE",
+    help="Of the 20 steps over which the loss must fall, with --verify-accumulation.",
+)  # fmt: skip
+def command(
+    repeat: int, toggles: tuple[str, ...], verify_accumulation: bool, learning_rate: float | None, **given: Any
+) -> None:
     """One step of one workload; writes the examination, from which everything else can be made without torch."""
+    if verify_accumulation:
+        if repeat > 1 or toggles or given["top"]:
+            raise click.UsageError("--verify-accumulation takes no --repeat, no --toggle and no --top.")
+        verify(given, learning_rate)
+        return
+    if learning_rate is not None:
+        raise click.UsageError("--learning-rate is of --verify-accumulation: no byte depends on it.")
     from memdoctor import doctor
     from memdoctor.reports.documents import examination_document
     from memdoctor.reports.terminal import print_diagnosis, print_repeats, print_toggles
@@ -42,5 +62,5 @@ def command(repeat: int, toggles: tuple[str, ...], **given: Any) -> None:
         print_repeats(found.runs)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
-        again = typed("--repeat", "--toggle")
+        again = typed("--repeat", "--toggle", *(["--backend"] if case.backend is Backend.CPU else []))
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {again}")

@@ -9,10 +9,10 @@ from memdoctor.cli.output import print_json
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["diagnosis", "examination"]), default="diagnosis")
+@click.argument("kind", type=click.Choice(["diagnosis", "examination", "verification"]), default="diagnosis")
 @VERBOSE
 def command(kind: str) -> None:
-    """JSON Schema of the report (diagnosis) or of a saved examination."""
+    """JSON Schema of the report (diagnosis), of a saved examination or of a verification."""
     from memdoctor.reports.documents import schema
 
     print_json(schema(kind))

@@ -7,7 +7,7 @@ from typing import Any
 
 import rich_click as click
 
-from memdoctor.records import Attention, Dtype, Loop, Precision, Task
+from memdoctor.records import Attention, Dtype, Precision, Task
 
 POSITIVE = click.IntRange(min=1)
 _COUNT: dict[str, Any] = {"type": POSITIVE, "metavar": "N"}
@@ -78,8 +78,8 @@ WORKLOAD = (
     _step("--label-smoothing-factor", **_PART, help="As in the Trainer."),
     _step("--forward-passes", **_COUNT, help="Calls of the model on a batch before its one backward."),
     _step(
-        "--loop", type=click.Choice([loop.value for loop in Loop]), metavar="LOOP",
-        help="trainer, or custom: one by hand, which keeps the model's outputs.",
+        "--loop", metavar="LOOP",
+        help="trainer; custom: by hand, which keeps the model's outputs; or, to verify it, your own module:function.",
     ),
     _step("--set-to-none/--no-set-to-none", "zero_grad_set_to_none", default=None, help="What zero_grad does."),
     _step(

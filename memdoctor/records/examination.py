@@ -47,7 +47,7 @@ Outcome = Completed | RanOut
 class Provenance:
     """How the evidence was obtained: ``mode`` is ``simulated`` or ``measured``.
 
-    ``cuda`` is the release that PyTorch was built with, ``driver`` that of NVIDIA's driver; empty where no GPU was used.
+    ``cuda`` is the release that PyTorch was built with, ``driver`` that of NVIDIA's driver; empty without a GPU.
     """
 
     mode: str

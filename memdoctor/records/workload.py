@@ -129,9 +129,16 @@ class Workload:
             raise ValueError(f"label_smoothing_factor is {self.label_smoothing_factor}, but must be in [0, 1)")
 
 
+NO_CAPABILITY = "0.0"
+"""The compute capability of a device that is no GPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """A GPU as memory sees it. ``total_bytes`` is what CUDA reports, not what the box says.
+
+    A step on the CPU has its machine here: the processor, the memory that a process may use, :data:`NO_CAPABILITY`, and
+    as context what the process held before.
 
     ``context_bytes`` is what the CUDA context and its libraries hold outside PyTorch's allocator, known to
     ``context_error_bytes`` either way; ``source`` is where the figures come from. ``alloc_conf`` is the text of
@@ -161,6 +168,11 @@ class Device:
         """CUDA compute capability as numbers that compare."""
         major, _, minor = self.compute_capability.partition(".")
         return int(major), int(minor)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the machine itself and no GPU."""
+        return self.compute_capability == NO_CAPABILITY
 
     @property
     def allocator_limit_bytes(self) -> int:

@@ -12,12 +12,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
+from memdoctor.probes.failures import refusal
 from memdoctor.probes.job import Batch
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.moving import move
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import Batches, make_job, without_collection
-from memdoctor.probes.refusals import refusal_of
 from memdoctor.probes.simulated import known
 from memdoctor.probes.simulated.gpu import Gpu, registered
 from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
@@ -85,7 +85,10 @@ def record(
         except MemdoctorError:
             raise
         except Exception as error:
-            raise refusal_of(error) or error from error
+            refused = refusal(error)
+            if refused is None:
+                raise
+            raise refused from error
         tracker.finish()
     timeline, outcome = with_allocator(tracker, device)
     return Recording(timeline, outcome, tuple(watch.without_gradient or ()))

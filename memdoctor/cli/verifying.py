@@ -1,0 +1,62 @@
+"""``memdoctor probe --verify-accumulation``: what is asked for, and what is printed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import rich_click as click
+
+from memdoctor.cli.options import asked
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.records import Loop, VerificationPlan
+
+EXIT_FAILED = 3
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_OF_A_CARD = ("gpu", "simulated")
+
+
+def verify(given: dict[str, Any], learning_rate: float | None) -> None:
+    """Run the verification, print and write it, and end with 3 where a check failed."""
+    from memdoctor import doctor
+    from memdoctor.cases import VERIFIED_BY_DEFAULT
+    from memdoctor.reports.documents import verification_document
+    from memdoctor.reports.verification import print_verification
+
+    loop = given["loop"] or Loop.TRAINER.value
+    own = _FUNCTION.fullmatch(loop) is not None
+    ask = asked({**given, "loop": Loop.CUSTOM.value if own else given["loop"]})
+    check_outputs(ask.outputs, force=ask.force)
+    case, assumed = dict(ask.case), []
+    if case["backend"] in _OF_A_CARD:
+        raise click.UsageError(f"--verify-accumulation runs on the CPU, not with --backend {case['backend']}.")
+    if case["backend"] == "auto":
+        case["backend"], assumed = "cpu", ["backend cpu, where numbers are real"]
+    for name, value in VERIFIED_BY_DEFAULT.items():
+        if case[name] is None:
+            case[name] = value
+            assumed.append(f"{name} {value}")
+    plan = VerificationPlan(loop=loop)
+    if learning_rate is not None:
+        plan = replace(plan, learning_rate=learning_rate)
+    else:
+        assumed.append(f"learning_rate {plan.learning_rate:g}")
+    opened = doctor.open_case(**case)
+    with progress(quiet=ask.quiet) as tell:
+        found = doctor.verify(doctor.with_assumed(opened, assumed), plan, time_limit=ask.time_limit)
+        if tell is not None:
+            tell(1, 1, f"{len(found.checks)} checks")
+    document = verification_document(found)
+    if ask.as_json:
+        print_json(document)
+    else:
+        print_verification(found)
+    write_all(ask.outputs, document, force=ask.force)
+    if not ask.as_json and not ask.quiet:
+        again = typed("--json", "-q", "--quiet")
+        next_command(
+            f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor probe {again} -o verification.json"
+        )
+    if not found.passed:
+        raise SystemExit(EXIT_FAILED)

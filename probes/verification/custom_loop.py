@@ -1,0 +1,55 @@
+"""A training loop of the user's own: ``--loop package.module:function``.
+
+The contract: ``function(model, optimizer, batches, gradient_accumulation_steps)`` goes once over ``batches``, a list
+of micro-batches (mappings of CPU tensors by the names of ``forward``'s parameters), in their order; calls ``model``
+with a micro-batch and ``backward`` on its loss; and steps ``optimizer`` after every ``gradient_accumulation_steps`` of
+them, and after those that are left over at the end. What it returns is passed over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.probes.failures import host_out_of_memory
+from memdoctor.probes.user_models import import_function, told
+from memdoctor.probes.verification.loops import LoopJob, RunLoop, only_here
+
+SIGNATURE = "train(model, optimizer, batches, gradient_accumulation_steps)"
+
+
+def runner(name: str) -> RunLoop:
+    """The function ``name`` as a loop.
+
+    Raises:
+        InputError: it cannot be imported, or does not take what a loop is given.
+    """
+    function = import_function(name)
+    try:
+        inspect.signature(function).bind("model", "optimizer", [], 1)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} cannot be called as a loop", why=f"it is called by position, as {SIGNATURE}: {error}"
+        ) from error
+
+    def run(job: LoopJob) -> None:
+        process = os.getpid()
+        try:
+            _call(name, function, job)
+        finally:
+            only_here(process)
+
+    return run
+
+
+def _call(name: str, function: Callable[..., Any], job: LoopJob) -> None:
+    batches = [dict(batch) for batch in job.batches]
+    try:
+        function(job.model, job.optimizer, batches, job.accumulation)
+    except MemdoctorError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise host_out_of_memory(error) or InputError(f"the loop {name} failed", why=told(error)) from error
