@@ -101,7 +101,8 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
     provenance = Provenance(
         mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
         python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=f"{asked.model_source}; {subject.weights}", attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
+        model_source=f"{asked.model_source}; {subject.weights}",
+        attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
         seconds=round(time.perf_counter() - started, 3), notes=tuple(filter(None, notes)), cuda=card.cuda,
         driver=card.driver,
     )  # fmt: skip
