@@ -1,4 +1,4 @@
-"""Seconds of a verification with 20 steps on all-MiniLM-L6-v2. Run as ``python tests/benchmarks/bench_verification.py``.
+"""Seconds of a verification of 20 steps on MiniLM. Run as ``python tests/benchmarks/bench_verification.py``.
 
 Whole commands, imports and the tokenizer included: 4 micro-batches of 2 rows of 64 tokens of real text, for the real
 Trainer and for a loop of one's own. ``--repeat N`` runs each so often. The model's package is of the extra ``dev``.

