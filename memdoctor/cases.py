@@ -47,6 +47,7 @@ def open_case(
     backend: str = "auto",
     offline: bool = False,
     alloc_conf: str | None = None,
+    default_seq_length: int = DEFAULT_SEQ_LENGTH,
     **settings: Any,
 ) -> Case:
     """Find the model and the GPU, and fill in what was not said. ``settings`` are fields of Workload or ``None``.
@@ -57,7 +58,7 @@ def open_case(
     """
     if backend == Backend.CPU:
         of_a_card = {"gpu": gpu, "memory": memory, "cuda-alloc-conf": alloc_conf}
-        return _on_cpu(resolve_model(model, offline=offline), of_a_card, settings)
+        return _on_cpu(resolve_model(model, offline=offline), of_a_card, settings, default_seq_length)
     insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
     own = memory is None and _is_own(device)
@@ -65,7 +66,7 @@ def open_case(
         _check_own(gpu, memory, own)
     conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
-    workload, assumed = _workload(facts, settings)
+    workload, assumed = _workload(facts, settings, default_seq_length)
     tries = insisted is Backend.GPU or (backend == "auto" and own)
     told = (*assumed, *assumed_gpu, *assumed_conf)
     return Case(workload, replace(device, alloc_conf=conf), facts, told, insisted, tries)
@@ -97,7 +98,9 @@ def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
         )
 
 
-def _on_cpu(facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Mapping[str, Any]) -> Case:
+def _on_cpu(
+    facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Mapping[str, Any], default_seq_length: int
+) -> Case:
     """The case of a step on this machine's processor, which has no settings of a card."""
     for name, value in of_a_card.items():
         if value is not None:
@@ -106,11 +109,12 @@ def _on_cpu(facts: ModelFacts, of_a_card: Mapping[str, str | None], settings: Ma
                 why="the step runs on this machine's processor and in its memory; there is no card",
                 hint=f"leave --{name} out, or --backend simulated",
             )
-    workload, assumed = _workload(facts, settings)
+    workload, assumed = _workload(facts, settings, default_seq_length)
     return Case(workload, host_device(), facts, assumed, Backend.CPU)
 
 
-VERIFIED_BY_DEFAULT = {"gradient_accumulation_steps": 4, "batch_size": 2, "seq_length": 64}
+VERIFIED_BY_DEFAULT = {"gradient_accumulation_steps": 4, "batch_size": 2}
+VERIFIED_SEQ_LENGTH = 64
 """Of a verification, where nothing was said: no check rests on the sizes, and seconds do."""
 
 
@@ -159,10 +163,12 @@ def parse_change(case: Case, text: str) -> Change:
     return {key: changed[key]}
 
 
-def _workload(facts: ModelFacts, settings: Mapping[str, Any]) -> tuple[Workload, tuple[str, ...]]:
+def _workload(
+    facts: ModelFacts, settings: Mapping[str, Any], default_seq_length: int
+) -> tuple[Workload, tuple[str, ...]]:
     said = {name: value for name, value in settings.items() if value is not None}
     longest = facts.max_seq_length
-    said_length = said.setdefault("seq_length", min(DEFAULT_SEQ_LENGTH, longest or DEFAULT_SEQ_LENGTH))
+    said_length = said.setdefault("seq_length", min(default_seq_length, longest or default_seq_length))
     _check_size(facts, said.get("batch_size", 1), said_length)
     if said.get("strategy", "single") != "single" or said.get("world_size", 1) != 1:
         raise InputError(

@@ -20,7 +20,7 @@ _OF_A_CARD = ("gpu", "simulated")
 def verify(given: dict[str, Any], learning_rate: float | None) -> None:
     """Run the verification, print and write it, and end with 3 where a check failed."""
     from memdoctor import doctor
-    from memdoctor.cases import VERIFIED_BY_DEFAULT
+    from memdoctor.cases import VERIFIED_BY_DEFAULT, VERIFIED_SEQ_LENGTH
     from memdoctor.reports.documents import verification_document
     from memdoctor.reports.verification import print_verification
 
@@ -42,7 +42,7 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
         plan = replace(plan, learning_rate=learning_rate)
     else:
         assumed.append(f"learning_rate {plan.learning_rate:g}")
-    opened = doctor.open_case(**case)
+    opened = doctor.open_case(**case, default_seq_length=VERIFIED_SEQ_LENGTH)
     with progress(quiet=ask.quiet) as tell:
         found = doctor.verify(doctor.with_assumed(opened, assumed), plan, time_limit=ask.time_limit)
         if tell is not None:

@@ -41,9 +41,11 @@ def test_the_figures_of_a_right_loop_are_near_and_not_zero(verified: Verify) -> 
 @pytest.mark.parametrize(
     ("loop", "name", "cause", "others"),
     [
-        ("not_divided", "gradients_even", "not divided by the number of micro-batches: divide it by 3", {"gradients_uneven"}),
+        ("not_divided", "gradients_even", "not divided by the number of micro-batches: divide it by 3",
+         {"gradients_uneven"}),
         ("mean_of_means", "gradients_uneven", "averaging per micro-batch: with 1, 14, 14 label tokens", set()),
-        ("clears_every_micro_batch", "gradients_even", "zero_grad is called for every micro-batch", {"gradients_uneven"}),
+        ("clears_every_micro_batch", "gradients_even", "zero_grad is called for every micro-batch",
+         {"gradients_uneven"}),
         ("never_clears", "gradients_even", "zero_grad is not called after the step",
          {"gradients_uneven", "gradients_leftover", "peak"}),
         ("steps_every_micro_batch", "steps", "steps after every micro-batch, not after every 3",
@@ -96,9 +98,7 @@ def test_labels_by_row_have_no_uneven_check_and_say_why(verified: Verify) -> Non
         ("no_such_module:train", "cannot be imported"),
     ],
 )
-def test_a_loop_that_does_not_follow_the_contract_is_one_clear_error(
-    verified: Verify, loop: str, complaint: str
-) -> None:
+def test_a_loop_that_does_not_follow_the_contract_is_one_error(verified: Verify, loop: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         verified(loop)
 

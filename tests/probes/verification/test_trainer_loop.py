@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from transformers import BertForTokenClassification
 
 from memdoctor.errors import MeasureError
 from memdoctor.probes.verification import trainer_loop
@@ -33,6 +34,14 @@ def test_the_trainer_does_not_divide_the_loss_of_bert_heads(verified: Verify, ta
     assert even.status is Status.FAILED
     assert even.evidence["ratio"] == pytest.approx(3, rel=1e-5)
     assert "the Trainer hands num_items_in_batch to a model whose forward takes **kwargs" in even.cause
+
+
+@needs_accelerate
+def test_the_remedy_that_is_named_makes_the_trainer_divide(verified: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BertForTokenClassification, "accepts_loss_kwargs", False, raising=False)
+    found = verified("trainer")
+    assert check(found, "gradients_even").status is Status.PASSED
+    assert check(found, "gradients_uneven").cause.startswith("averaging per micro-batch: with 1, 14, 14 label tokens")
 
 
 @needs_accelerate
