@@ -149,7 +149,7 @@ class Pool:
             if isinstance(outcome, Exception) and not self._is_spared(outcome, spared):
                 self._forget_waiting()
                 raise outcome
-            assert isinstance(outcome, (Examination, MemdoctorError))  # what is spared is one of ours
+            assert not isinstance(outcome, Exception) or isinstance(outcome, MemdoctorError)  # of what is spared
             results[index] = outcome
             if on_done is not None:
                 on_done(requests[index])
