@@ -72,11 +72,19 @@ def _verify(workload: Workload, device: Device, request: Mapping[str, Any]) -> V
     return verify(workload, device, request["config"], request["model_source"], plan)
 
 
+def _configure_allocator(conf: str) -> None:
+    """What PyTorch's allocator reads when the first tensor is made. Without settings it must not see an empty text."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        os.environ.pop(name, None)
+    if conf:
+        os.environ["PYTORCH_ALLOC_CONF"] = conf
+
+
 def _answer(backend: Backend, request: dict[str, Any]) -> dict[str, Any]:
     try:
         workload, device = from_json(Workload, request["workload"]), from_json(Device, request["device"])
-        if backend is Backend.GPU:  # read when the first tensor is made
-            os.environ.update(PYTORCH_ALLOC_CONF=device.alloc_conf, PYTORCH_CUDA_ALLOC_CONF=device.alloc_conf)
+        if backend is Backend.GPU:
+            _configure_allocator(device.alloc_conf)
         if request.get("verification"):
             return {"verification": to_json(_verify(workload, device, request))}
         probe = _probe_of(backend)

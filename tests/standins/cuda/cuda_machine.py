@@ -42,7 +42,7 @@ class Faulty(CudaStandIn):
 
 def allocator() -> CudaStandIn:
     capacity = MACHINE["total"] - MACHINE["context"] - MACHINE["others"]
-    conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    conf = os.environ.get("PYTORCH_ALLOC_CONF", "")
     ALLOCATORS.append(Faulty(parse_alloc_conf(conf), capacity))
     return ALLOCATORS[-1]
 
