@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
-import transformers
 
-from memdoctor import __version__
 from memdoctor.errors import MemdoctorError
 from memdoctor.probes import STEPS
 from memdoctor.probes.adapting import base_of
@@ -25,19 +21,18 @@ from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.notes import training_notes
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.provenance import kernels_in, provenance_of
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
 from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Tracker, watching
 from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
 from memdoctor.records import (
-    Attention,
     Block,
     Completed,
     Device,
     Event,
     Examination,
     PhaseName,
-    Provenance,
     SegmentEvent,
     Timeline,
     Workload,
@@ -49,7 +44,6 @@ NOT_SEEN = (
     "measured on the CPU: the tensors of the step, without what kernels take while they run, and with kernels and "
     "attention of the CPU, not of a GPU; there is no caching allocator, so reserved is allocated"
 )
-_ATTENTION = "_scaled_dot_product_"
 
 
 def run_on_cpu(
@@ -70,26 +64,14 @@ def run_on_cpu(
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
     recording = _record(workload, subject, steps)
     provenance = provenance_of(
-        model_source, started,
-        attention_kernels=_kernels(workload, recording.timeline.blocks),
+        "measured", model_source, started,
+        attention_kernels=kernels_in({block.op for block in recording.timeline.blocks}, workload.attention),
         notes=(
             NOT_SEEN, subject.weights, *_peak_note(resets),
             *training_notes(workload, subject.model, recording.without_gradient),
         ),
     )  # fmt: skip
     return Examination(workload, here, provenance, Completed(), recording.timeline)
-
-
-def provenance_of(
-    model_source: str, started: float, *, attention_kernels: tuple[str, ...], notes: tuple[str, ...]
-) -> Provenance:
-    """How what was measured here was obtained. ``started`` is what ``time.perf_counter`` said then."""
-    return Provenance(
-        mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
-        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=model_source, attention_kernels=attention_kernels,
-        seconds=round(time.perf_counter() - started, 3), notes=notes,
-    )  # fmt: skip
 
 
 def ready_subject(config: Mapping[str, Any], workload: Workload) -> Subject:
@@ -182,15 +164,6 @@ def _in_order(events: Sequence[Event]) -> Iterator[Event]:
         deaths.clear()
         yield event
     yield from sorted(deaths, key=lambda death: death.block)
-
-
-def _kernels(workload: Workload, blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The attention operators that ran: torch's fused one for the CPU, or else the composite."""
-    fused = {block.op.partition(".")[2].partition(".")[0] for block in blocks if _ATTENTION in block.op}
-    forward = sorted(name.removeprefix(_ATTENTION) for name in fused if not name.endswith("backward"))
-    if forward:
-        return tuple(forward)
-    return ("eager",) if workload.attention is not Attention.SDPA else ("math",)
 
 
 def _peak_note(resets: bool) -> tuple[str, ...]:

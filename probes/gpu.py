@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 import torch
-import transformers
 
-from memdoctor import __version__
 from memdoctor.errors import MeasureError, MemdoctorError
 from memdoctor.probes import STEPS
 from memdoctor.probes.adapting import base_of
@@ -30,19 +26,18 @@ from memdoctor.probes.notes import notes_of
 from memdoctor.probes.nvml import NoGpu
 from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.provenance import kernels_in, provenance_of
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
 from memdoctor.probes.remembered import Setting, remember
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.step import train
-from memdoctor.probes.timed import Span, TimedTracker
+from memdoctor.probes.timed import TimedTracker
 from memdoctor.probes.tracker import watching
 from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
-from memdoctor.records import Attention, Counters, Device, Examination, PhaseName, Provenance, Workload
+from memdoctor.records import Counters, Device, Examination, PhaseName, Workload
 
-_ATTENTION = "aten._scaled_dot_product_"
 # CUDAException.cpp and CUDABlas.cpp: the driver had no memory for what does not go through the allocator.
 _REFUSED_BY_THE_DRIVER = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-_KERNELS = {"flash": "flash", "efficient": "memory-efficient", "cudnn": "cudnn"}
 
 
 def measure(
@@ -98,13 +93,9 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
     device = device_of(card, held, asked.device)
     timeline, outcome = join(run.history, run.tracker, parse_alloc_conf(device.alloc_conf), ran_out=run.ran_out)
     notes = (*notes_of(workload, device, subject.model, run.without_gradient), *run.notes, held.note)
-    provenance = Provenance(
-        mode="measured", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
-        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=f"{asked.model_source}; {subject.weights}",
-        attention_kernels=_attention_kernels(run.tracker.spans, workload.attention),
-        seconds=round(time.perf_counter() - started, 3), notes=tuple(filter(None, notes)), cuda=card.cuda,
-        driver=card.driver,
+    provenance = provenance_of(
+        "measured", f"{asked.model_source}; {subject.weights}", started, notes=notes, cuda=card.cuda,
+        attention_kernels=kernels_in({span.op for span in run.tracker.spans}, workload.attention), driver=card.driver,
     )  # fmt: skip
     counters = _counters(run.history.totals, held.process_bytes, held.used_bytes)
     return Examination(workload, device, provenance, outcome, timeline, counters)
@@ -171,13 +162,6 @@ def _skipped(scaler: torch.amp.GradScaler) -> tuple[str, ...]:
     if not scaler.is_enabled() or scaler.get_scale() >= FIRST_SCALE:
         return ()
     return ("gradients overflowed in fp16, and an optimizer step was left out: its state may be missing in the first",)
-
-
-def _attention_kernels(spans: Sequence[Span], attention: Attention | None) -> tuple[str, ...]:
-    """The fused kernels of ``scaled_dot_product_attention`` that ran; where none did, it is the math path or eager."""
-    names = {span.op.removeprefix(_ATTENTION).split("_")[0] for span in spans if span.op.startswith(_ATTENTION)}
-    fused = tuple(sorted({_KERNELS[name] for name in names if name in _KERNELS}))
-    return fused or (("math",) if attention is Attention.SDPA else ("eager",))
 
 
 def _counters(totals: Totals, process_bytes: int | None, used_bytes: int | None) -> Counters:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import torch
-import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from memdoctor import __version__
 from memdoctor.probes import STEPS, user_models
 from memdoctor.probes.adapting import adapt, base_of
 from memdoctor.probes.batches import make_batch
@@ -22,10 +18,11 @@ from memdoctor.probes.models import attention_of, build_model
 from memdoctor.probes.moving import replace_tensors
 from memdoctor.probes.notes import notes_of
 from memdoctor.probes.preparing import Batches
+from memdoctor.probes.provenance import provenance_of
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.simulated.gpu import registered
 from memdoctor.probes.simulated.recording import record
-from memdoctor.records import Device, Examination, Provenance, Workload
+from memdoctor.records import Device, Examination, Workload
 
 
 def simulate(
@@ -44,11 +41,8 @@ def simulate(
     subject = _subject(config, workload)
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
     recording = record(workload, device, subject.model, subject.fake, subject.batches, steps)
-    provenance = Provenance(
-        mode="simulated", memdoctor=__version__, torch=torch.__version__, transformers=transformers.__version__,
-        python=platform.python_version(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model_source=model_source, attention_kernels=tuple(sorted(gpu.attention.chosen)) or ("eager",),
-        seconds=round(time.perf_counter() - started, 3),
+    provenance = provenance_of(
+        "simulated", model_source, started, attention_kernels=tuple(sorted(gpu.attention.chosen)) or ("eager",),
         notes=notes_of(workload, device, subject.model, recording.without_gradient),
     )  # fmt: skip
     return Examination(workload, device, provenance, recording.outcome, recording.timeline)

@@ -13,9 +13,10 @@ import torch
 
 from memdoctor.errors import InputError
 from memdoctor.probes.adapting import base_of
-from memdoctor.probes.cpu import provenance_of, ready_subject
+from memdoctor.probes.cpu import ready_subject
 from memdoctor.probes.host import with_what_is_held
 from memdoctor.probes.models import attention_of
+from memdoctor.probes.provenance import provenance_of
 from memdoctor.probes.real import Subject
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.verification.checks import even, loss_falls, steps, uneven
@@ -55,7 +56,9 @@ def verify(
     memory, peaks = peak(bench, micro)
     return Verification(
         workload=workload, device=here, plan=plan,
-        provenance=provenance_of(model_source, started, attention_kernels=(), notes=(subject.weights, _setting())),
+        provenance=provenance_of(
+            "measured", model_source, started, attention_kernels=(), notes=(subject.weights, _setting())
+        ),
         checks=(gradients, unlike, leftover, steps(bench, trained), memory, falls), peaks=peaks,
         losses=tuple(loss if isfinite(loss) else None for loss in losses),
     )  # fmt: skip
