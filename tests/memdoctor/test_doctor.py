@@ -174,7 +174,7 @@ def test_several_gpus_are_refused(settings: dict[str, Any]) -> None:
         open_case("bert-base-uncased", **settings)
 
 
-@pytest.mark.parametrize("backend", ["gpu", "cpu"])
+@pytest.mark.parametrize("backend", ["gpu"])
 def test_a_backend_that_measures_is_not_there(backend: str) -> None:
     with pytest.raises(MeasureError, match=f"--backend {backend}") as caught:
         open_case("bert-base-uncased", backend=backend)
