@@ -74,7 +74,7 @@ BAD = {
     "several-gpus": ((*BASE, "--strategy", "ddp"), INPUT, ["single"]),
     "world-of-two": ((*BASE, "--world-size", "2"), INPUT, ["--world-size 1"]),
     "backend-gpu": ((*BASE, "--backend", "gpu"), MEASURE, ["--backend gpu", "simulated"]),
-    "backend-cpu": ((*BASE, "--backend", "cpu"), MEASURE, ["--backend cpu", "simulated"]),
+    "backend-cpu": ((*BASE, "--backend", "cpu"), USAGE, ["diagnose does not run on the CPU", "probe --backend cpu"]),
     "output-in-no-folder": ((*BASE, "-o", "nowhere/a.json"), INPUT, ["nowhere"]),
     "output-exists": ((*BASE, "-o", "mine.json"), INPUT, ["mine.json", "-f"]),
     "output-is-a-folder": ((*BASE, "-o", "folder"), INPUT, ["folder", "directory"]),
