@@ -92,6 +92,10 @@ class _Comparer:
             where = "never" if after is None else f"after micro-batch {after}"
             return f"optimizer step {step + 1} comes {where}, not after micro-batch {last}: see steps"
         bench, rows, count = self._bench, self._rows, last - first
+        head = type(base_of(bench.model)).__name__ if bench.plan.loop == "trainer" else None
+        like = likeness(seen, large)
+        if like.seen_norm and like.off_direction <= self._tolerance:  # its length says it all
+            return cause_of({LARGE: like}, Setting(count, bench.accumulation, None, head), self._tolerance)
         own = [bench.gradient_of(rows.together(index, index + 1)) for index in range(first, last)]
         beside = {LARGE: large, LAST: own[-1], FIRST: own[0]}
         if count > 1:
@@ -102,7 +106,6 @@ class _Comparer:
         likes = {name: likeness(seen, reference) for name, reference in beside.items()}
         parts = rows.micro_batches()[first:last]
         tokens = [label_tokens(part) for part in parts] if has_token_labels(parts[0]) else None
-        head = type(base_of(bench.model)).__name__ if bench.plan.loop == "trainer" else None
         return cause_of(likes, Setting(count, bench.accumulation, tokens, head), self._tolerance)
 
     def record(self, name: str, title: str, like: Likeness, step: int, first: int, last: int, cause: str) -> Check:

@@ -9,7 +9,6 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from memdoctor.analysis import breakdown_of, peak_of
 from memdoctor.errors import InputError, MeasureError
@@ -94,26 +93,19 @@ def test_without_autocast_there_are_no_copies() -> None:
     assert breakdown_of(examine()).autocast_copies == 0
 
 
-def saved(folder: Path, **tensors: torch.Tensor) -> Path:
-    """A model directory: config.json, and weights as save_pretrained writes them."""
-    (folder / "config.json").write_text(json.dumps(BERT), encoding="utf-8")
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
-
-
 def test_a_directorys_own_weights_are_loaded(tmp_path: Path) -> None:
-    model = build_model(BERT, workload())
+    model: Any = build_model(BERT, workload())
     make_up_weights(model, seed=7)
-    encoder = {
-        name: value.contiguous() for name, value in model.state_dict().items() if not name.startswith("classifier")
-    }
-    folder = saved(tmp_path, **encoder)
-    subject = real_subject(BERT, workload(model=str(folder)))
+    model.base_model.save_pretrained(tmp_path)  # the encoder alone, as most checkpoints are
+    subject = real_subject(BERT, workload(model=str(tmp_path)))
     assert not subject.made_up
-    assert subject.weights.startswith(f"weights from {folder / 'model.safetensors'}; not in it, and initialised: ")
-    assert "classifier.bias, classifier.weight" in subject.weights
-    for name, value in encoder.items():
-        assert torch.equal(subject.model.state_dict()[name], value)
+    made = (
+        f"weights from {tmp_path / 'model.safetensors'}; not in it, and initialised: classifier.bias, classifier.weight"
+    )
+    assert subject.weights == made
+    loaded = subject.model.state_dict()
+    for name, value in model.base_model.state_dict().items():
+        assert torch.equal(loaded[f"bert.{name}"], value)
 
 
 def test_a_directory_without_weights_has_made_up_ones(tmp_path: Path) -> None:
@@ -122,11 +114,11 @@ def test_a_directory_without_weights_has_made_up_ones(tmp_path: Path) -> None:
 
 
 def test_broken_weights_are_one_clear_error(tmp_path: Path) -> None:
-    folder = saved(tmp_path, one=torch.ones(1))
-    (folder / "model.safetensors").write_bytes(b"no weights")
+    (tmp_path / "config.json").write_text(json.dumps(BERT), encoding="utf-8")
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="cannot be loaded") as caught:
-        real_subject(BERT, workload(model=str(folder)))
-    assert str(folder / "model.safetensors") in caught.value.what
+        real_subject(BERT, workload(model=str(tmp_path)))
+    assert str(tmp_path / "model.safetensors") in caught.value.what
 
 
 class Greedy(torch.nn.Module):
