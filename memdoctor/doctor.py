@@ -78,7 +78,7 @@ def probe(
         runs = [session.best(target), *session.examine_again(target, repeat - 1)]
         for workload in workloads:
             session.best(workload)  # or its error
-    noted = tuple(_noting(run, session.notes()) for run in runs)
+    noted = tuple(_noting(run, session.notes(target)) for run in runs)
     return Probes(noted, _toggles(session, target, changed), session.comparisons([({}, target), *changed]))
 
 
@@ -128,7 +128,7 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
         session.measure_what_fits(workloads)
         best = session.best(target)
         scaling = _scaling(session, target)
-    diagnosis = conclude(_noting(best, [*session.notes(), *_refused(session, changed)]))
+    diagnosis = conclude(_noting(best, [*session.notes(target), *_refused(session, changed)]))
     return replace(
         diagnosis,
         scaling=scaling,

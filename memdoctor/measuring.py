@@ -96,10 +96,12 @@ class Probing:
         pairs = [(change, _pair((self.measured.get(item), self.simulated.get(item)))) for change, item in changes]
         return tuple(compare(change, *pair) for change, pair in pairs if pair is not None)
 
-    def notes(self) -> Iterator[str]:
-        """Why what should have been measured was not."""
+    def notes(self, target: Workload) -> Iterator[str]:
+        """Why what should have been measured was not; the target above all."""
         failed = [result for result in self.measured.values() if isinstance(result, MemdoctorError)]
         yield from dict.fromkeys(f"not measured: {_reason(result)}" for result in failed)
+        if self.gpu is not None and target not in self.measured and _ran_out(self.simulated.get(target)):
+            yield "not measured: it is predicted not to fit on this card, as it is now"
 
     def _attempt(self, pool: Pool, workloads: Sequence[Workload]) -> list[Probed]:
         self._expected += len(workloads)

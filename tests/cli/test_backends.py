@@ -26,10 +26,11 @@ def on_a_card(with_gpus: Callable[..., dict[str, str]], nvml: Any, tmp_path: Pat
     """The environment on a machine with a T4 whose CUDA works, with these properties of ``cuda_machine``."""
 
     def environment(**machine: Any) -> dict[str, str]:
-        seen = with_gpus(nvml.card(used=OTHERS))
+        machine = {**T4, **machine}
+        seen = with_gpus(nvml.card(used=OTHERS, total=machine["total"] + GIB))  # of which the driver keeps one
         path = os.pathsep.join((seen["PYTHONPATH"], str(STANDINS / "cuda")))
         cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-        return {**seen, **cache, "PYTHONPATH": path, "CUDA_STANDIN": json.dumps({**T4, **machine})}
+        return {**seen, **cache, "PYTHONPATH": path, "CUDA_STANDIN": json.dumps(machine)}
 
     return environment
 
@@ -76,6 +77,17 @@ def test_what_does_not_fit_is_simulated(run: Any, on_a_card: Any) -> None:
     changes = [row["change"] for row in found["comparisons"]]
     assert {"batch_size": 1} in changes
     assert {} not in changes
+    assert "not measured: it is predicted not to fit on this card, as it is now" in found["provenance"]["notes"]
+
+
+def test_nothing_is_tried_beside_others_that_may_not_fit(run: Any, on_a_card: Any) -> None:
+    """Not even batch 1, for which 67 MiB are left beside the catalogue's context: it would be killed at once."""
+    environment = on_a_card(total=OTHERS + 200 * MIB, fault="kill", after=0)
+    found = document(run("diagnose", *TINY, "--json", **environment))
+    assert found["provenance"]["mode"] == "simulated"
+    assert "comparisons" in found
+    assert found["comparisons"] == []
+    assert not any("SIGKILL" in note for note in found["provenance"]["notes"])
 
 
 def test_with_gpu_what_does_not_fit_is_measured_too(run: Any, on_a_card: Any, tmp_path: Path) -> None:
