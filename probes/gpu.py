@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,6 +20,7 @@ from memdoctor.probes.context import Context
 from memdoctor.probes.cuda_allocator import CudaAllocator
 from memdoctor.probes.failures import refusal
 from memdoctor.probes.history import Allocator, History, Totals
+from memdoctor.probes.job import Job
 from memdoctor.probes.joining import join
 from memdoctor.probes.models import attention_of
 from memdoctor.probes.modules import ModuleClock
@@ -113,37 +115,50 @@ class Watched:
 
 
 def run_watched(allocator: Allocator, subject: Subject, workload: Workload, steps: int) -> Watched:
-    """Move the model to the device and train it there, all of it watched."""
-    torch.manual_seed(0)
-    clock, model = ModuleClock(), subject.model
+    """Move the model to the device and train it there, all of it watched. The allocator has begun, and ends here.
+
+    Raises:
+        MeasureError: the model's code refuses the step, the driver refused memory, or the history is not whole.
+    """
+    clock = ModuleClock()
     tracker = TimedTracker(allocator, clock)
     try:
-        with without_collection(), tracker, watching(tracker, clock, model):
-            tracker.begin(0, PhaseName.SETUP)
-            model._apply(allocator.put)  # what model.to(device) does
-            if subject.made_up:
-                make_up_weights(model)
-            mark_model(model, tracker)
-            if updates_in_backward(workload.optimizer):
-                mark_gradients_at_birth(model, tracker)
-            job = make_job(
-                workload, model, allocator.device.type, batches_on(allocator.device, workload, subject.batches),
-                first_scale=FIRST_SCALE,
-            )  # fmt: skip
-            watch = TrackingWatch(tracker, clock, job.scaler)
-            if updates_in_backward(workload.optimizer):
-                watch.without_gradient = []  # they are gone by then
-            train(job, watch, steps)
-            tracker.finish()
-        history = allocator.end()  # while all that the step left is still there
+        job, watch = _train(allocator, subject, workload, steps, tracker, clock)
+        history = allocator.end()  # while the job holds all that the step left
         return Watched(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
     except torch.OutOfMemoryError:
         tracker.finish()
-    except MemdoctorError:
-        raise
     except Exception as error:
+        with suppress(MeasureError):
+            allocator.end()
+        if isinstance(error, MemdoctorError):
+            raise
         raise _refused_elsewhere(error) or refusal(error) or error from error
     return Watched(tracker, allocator.end(), True, (), ())
+
+
+def _train(
+    allocator: Allocator, subject: Subject, workload: Workload, steps: int, tracker: TimedTracker, clock: ModuleClock
+) -> tuple[Job, TrackingWatch]:
+    """The steps themselves. What they leave lives as long as the job."""
+    torch.manual_seed(0)
+    model = subject.model
+    with without_collection(), tracker, watching(tracker, clock, model):
+        tracker.begin(0, PhaseName.SETUP)
+        model._apply(allocator.put)  # what model.to(device) does
+        if subject.made_up:
+            make_up_weights(model)
+        mark_model(model, tracker)
+        if updates_in_backward(workload.optimizer):
+            mark_gradients_at_birth(model, tracker)
+        next_batch = batches_on(allocator.device, workload, subject.batches)
+        job = make_job(workload, model, allocator.device.type, next_batch, first_scale=FIRST_SCALE)
+        watch = TrackingWatch(tracker, clock, job.scaler)
+        if updates_in_backward(workload.optimizer):
+            watch.without_gradient = []  # they are gone by then
+        train(job, watch, steps)
+        tracker.finish()
+    return job, watch
 
 
 def _refused_elsewhere(error: Exception) -> MeasureError | None:
