@@ -9,6 +9,8 @@ from memdoctor.records import Change, Comparison, Completed, CounterCheck, Exami
 
 RESET = "PyTorch's peak was reset while the step ran, by something that the model or its factory calls"
 
+UNLISTED = "NVML lists no process that holds it"
+
 
 def compare(change: Change, measured: Examination, simulated: Examination) -> Comparison:
     """The peaks of both, and the error of the simulation where both ran to their end."""
@@ -54,9 +56,9 @@ def _checks(examination: Examination) -> Iterator[CounterCheck]:
         return
     yield _check("memory_allocated at the end", counted.memory_allocated_bytes, allocated[-1])
     yield _check("memory_reserved at the end", counted.memory_reserved_bytes, reserved[-1])
-    if counted.used_bytes is not None:
-        explained = reserved[-1] + device.context_bytes + device.other_processes_bytes
-        yield _check("used on the card", counted.used_bytes, explained)
+    if counted.used_bytes is not None and counted.listed_bytes is not None:
+        explained = reserved[-1] + device.context_bytes + counted.listed_bytes
+        yield _check("used on the card", counted.used_bytes, explained, UNLISTED)
 
 
 def _peak(name: str, counted: int, timeline: int) -> CounterCheck:
@@ -64,6 +66,8 @@ def _peak(name: str, counted: int, timeline: int) -> CounterCheck:
 
 
 def _check(name: str, counted: int, timeline: int, note: str = "") -> CounterCheck:
+    difference = counted - timeline
     return CounterCheck(
-        name=name, counted_bytes=counted, timeline_bytes=timeline, difference_bytes=counted - timeline, note=note
-    )
+        name=name, counted_bytes=counted, timeline_bytes=timeline, difference_bytes=difference,
+        note=note if difference else "",
+    )  # fmt: skip

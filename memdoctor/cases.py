@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
-from memdoctor.errors import InputError, UsageError
+from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.own_gpu import in_use, own_device
 from memdoctor.probes.host import host_device
 from memdoctor.probes.nvml import Absence, NoGpu
@@ -62,8 +62,8 @@ def open_case(
     insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
     own = memory is None and _is_own(device)
-    if insisted is Backend.GPU:
-        _check_own(gpu, memory, own)
+    if insisted is Backend.GPU and not (own or gpu is memory is None):
+        _refuse(gpu, memory)
     conf, assumed_conf = _alloc_conf(alloc_conf)
     facts = resolve_model(model, offline=offline)
     workload, assumed = _workload(facts, settings, default_seq_length)
@@ -78,24 +78,24 @@ def _is_own(device: Device) -> bool:
     return not isinstance(own, NoGpu) and own[0].name == device.name
 
 
-def _check_own(gpu: str | None, memory: str | None, own: bool) -> None:
+def _refuse(gpu: str | None, memory: str | None) -> NoReturn:
     """A step can be measured on the card that is there, as it is.
 
     Raises:
         UsageError: another card, or another size of it, was asked for.
+        MeasureError: there is none.
     """
+    own = own_device(os.environ)
+    if isinstance(own, NoGpu):
+        raise MeasureError("no GPU is seen on this machine", why=own.reason, hint="--backend simulated")
+    option, why = (f"--gpu {gpu}", f"the card that CUDA calls 0 on this machine is {own[0].name}")
     if memory is not None:
-        raise UsageError(
-            "--memory and --backend gpu contradict each other",
-            why="a card is measured with the memory that it has",
-            hint="--backend simulated, or leave --memory out",
-        )
-    if gpu is not None and not own:
-        raise UsageError(
-            f"--gpu {gpu} and --backend gpu contradict each other",
-            why="that is not the card that CUDA calls 0 on this machine",
-            hint="--backend simulated, or leave --gpu out",
-        )
+        option, why = "--memory", "a card is measured with the memory that it has"
+    raise UsageError(
+        f"{option} and --backend gpu contradict each other",
+        why=why,
+        hint=f"--backend simulated, or leave {option.partition(' ')[0]} out",
+    )
 
 
 def _on_cpu(

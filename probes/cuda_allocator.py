@@ -58,9 +58,9 @@ class CudaAllocator:
         held = torch.cuda.memory_allocated(self.device)
         if held:
             raise MeasureError(
-                f"{held} B of earlier work are still on the GPU",
-                why="something in this process holds on to tensors of the model that was probed before",
-                hint="probe one workload at a time",
+                f"{held} B are on the GPU before the step begins",
+                why="the factory, or what it imports, put tensors there, or something holds on to an earlier model",
+                hint="return the model and its batch on the CPU: the probe moves them",
             )
         torch.cuda.synchronize(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)

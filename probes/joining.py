@@ -17,7 +17,7 @@ from memdoctor.probes.simulated.allocator.settings import AllocatorSettings, seg
 from memdoctor.probes.tiling import Tiling
 from memdoctor.probes.timed import Claim, Span, TimedTracker
 from memdoctor.probes.tracker import BlockDraft, Mark
-from memdoctor.records import Block, Completed, Event, Outcome, Phase, RanOut, SegmentEvent, Timeline
+from memdoctor.records import Block, Completed, Event, Outcome, Phase, PhaseName, RanOut, SegmentEvent, Timeline
 
 OUTSIDE = "outside any operator"
 _GROWS = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
@@ -117,9 +117,10 @@ class _Walk:
 
     def _birth(self, entry: Entry) -> None:
         given = self.tiling.allocate(entry.address, entry.bytes)
+        draft = self._workspace(entry.bytes)  # whose operator is found by this event's own number
         self.alive[entry.address] = len(self.found)
         self.events.append(Event(len(self.found), entry.bytes))
-        self.found.append(_Found(entry.bytes, given, entry.address, self._workspace(entry.bytes)))
+        self.found.append(_Found(entry.bytes, given, entry.address, draft))
         self._claim()
 
     def _death(self, entry: Entry) -> None:
@@ -151,7 +152,8 @@ class _Walk:
         """The last event: a request that was not served, and what was there when it was refused."""
         span = self._refused_span()
         module, op = (span.module, span.op) if span else ("", OUTSIDE)
-        draft = BlockDraft(entry.bytes, module, op, "uint8", (entry.bytes,))
+        moving = self.tracker.phases[-1].name is PhaseName.SETUP  # the model, to the device
+        draft = BlockDraft(entry.bytes, module, op, "uint8", (entry.bytes,), {Mark.PARAMETER} if moving else set())
         reserved = sum(segment.delta_bytes for segment in self.segments)
         allocated = sum(self.found[block].given for block in self.alive.values())
         segment = segment_size(entry.bytes, settings)

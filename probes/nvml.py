@@ -82,7 +82,7 @@ def gpu_with_uuid(uuid: str) -> SeenGpu | NoGpu:
     for gpu in seen.gpus:
         instances = () if isinstance(gpu.mig, Unknown) else gpu.mig.instances
         for candidate in (gpu, *instances):
-            if _bare(candidate.uuid) == _bare(uuid):
+            if bare_uuid(candidate.uuid) == bare_uuid(uuid):
                 return candidate
     failed = f"; {_none(seen).reason}" if seen.unreadable else ""
     return NoGpu(f"NVML sees no GPU {uuid}{failed}", Absence.NO_CARD)
@@ -135,12 +135,12 @@ def _opened() -> Iterator[Door | NoGpu]:
 
 def _handle(nvml: Door, uuid: str) -> object:
     """NVML's handle for the UUID as it is, as a card's and as an instance's; else Unknown, of the first attempt."""
-    tried = [uuid, f"GPU-{_bare(uuid)}", f"MIG-{_bare(uuid)}"]
+    tried = [uuid, f"GPU-{bare_uuid(uuid)}", f"MIG-{bare_uuid(uuid)}"]
     answers = [nvml.ask("nvmlDeviceGetHandleByUUID", text) for text in dict.fromkeys(tried)]
     return next((answer for answer in answers if not isinstance(answer, Unknown)), answers[0])
 
 
-def _bare(uuid: str) -> str:
+def bare_uuid(uuid: str) -> str:
     """A UUID without the prefix that tells cards from instances."""
     kind, dash, rest = uuid.strip().lower().partition("-")
     return rest if kind in ("gpu", "mig") else f"{kind}{dash}{rest}"

@@ -58,8 +58,10 @@ class Tiling:
         room = self._segments[index][1] if index >= 0 else 0
         if place < len(self._starts):
             room = min(room, self._starts[place])
+        before = self._starts[place - 1] if place else 0
+        taken = before + self._given[before] if place else 0
         rounded = round_size(nbytes, self._settings)
-        if address + rounded > room:
+        if taken > address or address + rounded > room:
             raise ValueError(f"a block of {nbytes} B at {address:#x} is in no segment, or in another block")
         rest = room - address - rounded
         given = rounded if is_split(rounded, rest, self._settings) else rounded + rest

@@ -66,6 +66,7 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
         for name, errors in (("allocated", allocated), ("reserved", reserved))
         if errors
     ]
+    parts = parts or ["none ran to its end both ways"]
     unlike = sum(row.measured_fits is not row.simulated_fits for row in comparisons)
     parts += [f"{unlike} of {len(comparisons)} end otherwise than simulated"] if unlike else []
     return f"{len(comparisons)} steps measured and simulated: {'; '.join(parts)}"

@@ -68,9 +68,9 @@ class Provenance:
 class Counters:
     """What others counted of a measured run, to hold its timeline to.
 
-    The first four are PyTorch's (``torch.cuda.max_memory_allocated()`` and its kin), the last two are read after
-    the run: what this process holds on the card (NVML; ``None`` where it does not tell) and what all of them do, as
-    nvidia-smi shows (NVML, else ``cudaMemGetInfo``).
+    The first four are PyTorch's (``torch.cuda.max_memory_allocated()`` and its kin), the others are read
+    after the run: what this process holds on the card and what other processes that are listed do (NVML; ``None`` where
+    it does not tell), and what is in use by all, as nvidia-smi shows (NVML, else ``cudaMemGetInfo``).
     """
 
     max_memory_allocated_bytes: int
@@ -78,6 +78,7 @@ class Counters:
     memory_allocated_bytes: int
     memory_reserved_bytes: int
     process_bytes: int | None = None
+    listed_bytes: int | None = None
     used_bytes: int | None = None
 
 

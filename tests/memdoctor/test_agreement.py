@@ -9,7 +9,7 @@ from memdoctor.records import Counters, Examination, RanOut
 
 EXACT = Counters(
     max_memory_allocated_bytes=3216, max_memory_reserved_bytes=3216, memory_allocated_bytes=1800,
-    memory_reserved_bytes=3216, process_bytes=4216, used_bytes=4216,
+    memory_reserved_bytes=3216, process_bytes=4216, listed_bytes=0, used_bytes=4216,
 )  # fmt: skip
 OUT = RanOut(requested_bytes=16, free_bytes=8, event=0)
 

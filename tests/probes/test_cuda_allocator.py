@@ -101,7 +101,7 @@ def test_it_begins_with_an_empty_card_and_fresh_peaks(cuda: Cuda) -> None:
 
 def test_what_is_left_of_earlier_work_is_refused(cuda: Cuda) -> None:
     cuda.left_over = 512
-    with pytest.raises(MeasureError, match="512 B of earlier work are still on the GPU"):
+    with pytest.raises(MeasureError, match="512 B are on the GPU before the step begins"):
         CudaAllocator().begin()
     assert "history" not in cuda.asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -10,17 +11,18 @@ import pytest
 import torch
 from cuda_standin import CUBLAS, CudaStandIn
 
-from memdoctor.agreement import RESET, counters_of
+from memdoctor.agreement import RESET, UNLISTED, counters_of
 from memdoctor.analysis import breakdown_of, peak_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.codec import examination_from_json, examination_to_json
 from memdoctor.errors import MeasureError
 from memdoctor.probes.bare import run_bare
 from memdoctor.probes.card import Card
 from memdoctor.probes.gpu import Asked, examine
-from memdoctor.probes.history import Action
-from memdoctor.probes.nvml import MemoryReading, NoGpu
+from memdoctor.probes.history import Action, History
+from memdoctor.probes.nvml import GpuProcess, MemoryReading, NoGpu
 from memdoctor.probes.real import real_subject
 from memdoctor.probes.resolve import FACTORY_KEY
+from memdoctor.probes.seen import ProcessState
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.records import Category, Completed, Device, Examination, PhaseName, Precision, RanOut, Workload
 
@@ -36,15 +38,15 @@ CARD = Device(
 )  # fmt: skip
 
 
-def card(allocator: CudaStandIn, before: MemoryReading | NoGpu | None = None) -> Card:
-    """A T4 that another process holds 100 MiB of, and on which the context takes 400 MiB."""
+def card(allocator: CudaStandIn, listed: int = OTHERS) -> Card:
+    """A T4 that others hold 100 MiB of, by NVML's list another process, and on which the context takes 400 MiB."""
 
     def read() -> MemoryReading:
         own = allocator.caching.reserved + CONTEXT
-        return MemoryReading(16 * GIB, own + OTHERS, own, ())
+        return MemoryReading(16 * GIB, own + OTHERS, own, (GpuProcess(7, "python", listed, ProcessState.ALIVE),))
 
-    first = before or MemoryReading(16 * GIB, OTHERS, None, ())
-    return Card("T4", 16 * GIB, "7.5", "GPU-1", "13.0", "580.1", first, read, lambda: read().used_bytes)
+    before = MemoryReading(16 * GIB, OTHERS, None, ())
+    return Card("T4", 16 * GIB, "7.5", "GPU-1", "13.0", "580.1", before, read, lambda: read().used_bytes)
 
 
 def probe(
@@ -174,10 +176,34 @@ def test_autocasts_copies_of_weights_are_told_from_activations() -> None:
     assert sum(block.bytes for block in copies) == 2 * 2 * linear  # in both steps
 
 
-def test_every_tensor_at_the_peak_has_an_operator_and_a_phase() -> None:
-    for group in tensors_of(probe()):
-        assert group.op.startswith("aten."), group
-        assert group.phase in set(PhaseName)
+def test_every_tensor_at_the_peak_has_its_operator_module_and_phase() -> None:
+    groups = tensors_of(probe())
+    assert all(group.op.startswith("aten.") for group in groups)
+    for group in groups:
+        match group.category:
+            case Category.PARAMETERS:
+                assert group.phase == PhaseName.SETUP
+            case Category.ACTIVATIONS:
+                assert (group.phase, group.module.split(".")[0]) == (PhaseName.FORWARD, "bert")
+            case Category.GRADIENTS:
+                assert group.phase == PhaseName.BACKWARD
+            case Category.OPTIMIZER_STATE:
+                assert group.phase == PhaseName.OPTIMIZER
+
+
+def test_what_nobody_on_nvmls_list_holds_is_a_line_of_its_own() -> None:
+    allocator = CudaStandIn()
+    checks = counters_of(probe(allocator, on=card(allocator, listed=OTHERS - 30 * MIB)))
+    assert [(check.name, check.difference_bytes, check.note) for check in checks if check.difference_bytes] == [
+        ("used on the card", 30 * MIB, UNLISTED)
+    ]
+
+
+def test_a_context_that_cannot_be_kept_is_told() -> None:
+    allocator = CudaStandIn()
+    forgetful = replace(card(allocator), keep=lambda context: f"no room for {context.context_bytes} B")
+    notes = probe(allocator, on=forgetful).provenance.notes
+    assert f"the measured context could not be kept for later: no room for {CONTEXT} B" in notes
 
 
 def test_an_examination_that_was_measured_is_the_same_after_a_file() -> None:
@@ -222,6 +248,30 @@ def test_running_out_of_memory_is_a_result(needed: int, share: float) -> None:
     assert {check.name: check.difference_bytes for check in counters_of(found)} == {
         "max_memory_allocated": 0, "max_memory_reserved": 0
     }  # fmt: skip
+
+
+def test_a_model_that_does_not_fit_on_the_card_runs_out_of_parameters() -> None:
+    wide = {**BERT, "vocab_size": 100_000}
+    allocator = CudaStandIn(capacity_bytes=24 * MIB)
+    found = probe(allocator, wide)
+    assert isinstance(found.outcome, RanOut)
+    assert found.outcome.requested_bytes == 100_000 * 64 * 4
+    assert breakdown_of(found).parameters == 100_000 * 64 * 4
+    assert breakdown_of(found).temporaries == 0
+
+
+def test_an_out_of_memory_that_the_model_wraps_is_a_result_all_the_same() -> None:
+    allocator = CudaStandIn(capacity_bytes=24 * MIB)
+
+    def fail() -> None:
+        try:
+            torch.ones(10 * MIB)
+        except torch.OutOfMemoryError as error:
+            raise RuntimeError("wrapped") from error
+
+    found = probe_meddling(allocator, fail)
+    assert isinstance(found.outcome, RanOut)
+    assert found.outcome.requested_bytes == 4 * 10 * MIB
 
 
 def test_nothing_is_left_of_a_run_that_ran_out(needed: int) -> None:
@@ -286,11 +336,11 @@ def test_a_history_that_contradicts_itself_is_no_result() -> None:
 
 def test_an_error_of_the_models_code_is_told_as_the_models() -> None:
     def fail() -> None:
-        raise RuntimeError("CUDA error: device-side assert triggered")
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(MeasureError, match="the model's code refuses") as caught:
         probe_meddling(CudaStandIn(), fail)
-    assert "device-side assert" in caught.value.why
+    assert "mat1 and mat2" in caught.value.why
 
 
 @pytest.mark.parametrize(
@@ -305,6 +355,20 @@ def test_memory_that_the_driver_refused_is_told(words: str) -> None:
         probe_meddling(CudaStandIn(), fail)
     assert words in caught.value.why
     assert "--batch-size" in caught.value.hint
+
+
+class Failing(CudaStandIn):
+    """CUDA's errors come up wherever the host next waits for the device: here when the history is read."""
+
+    def end(self) -> History:
+        super().end()
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+
+def test_an_error_of_the_device_is_told_wherever_it_comes_up() -> None:
+    with pytest.raises(MeasureError, match="CUDA failed in the training step") as caught:
+        probe(Failing())
+    assert "illegal memory access" in caught.value.why
 
 
 def test_an_out_of_memory_that_the_allocator_did_not_write_is_told() -> None:
@@ -326,4 +390,4 @@ def test_without_nvml_the_context_and_others_are_one_figure() -> None:
     assert found.device.context_bytes == CONTEXT + OTHERS
     assert "others included" in found.device.context_source
     assert any("driver not loaded" in note for note in found.provenance.notes)
-    assert {check.name: check.difference_bytes for check in counters_of(found)}["used on the card"] == 0
+    assert "used on the card" not in [check.name for check in counters_of(found)]  # nothing to hold it to

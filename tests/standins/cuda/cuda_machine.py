@@ -15,7 +15,8 @@ from typing import Any
 from cuda_standin import CudaStandIn
 
 from memdoctor.probes.card import Card
-from memdoctor.probes.nvml import MemoryReading
+from memdoctor.probes.nvml import GpuProcess, MemoryReading
+from memdoctor.probes.seen import ProcessState
 from memdoctor.probes.simulated.allocator.blocks import Block
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 
@@ -52,7 +53,7 @@ def open_card() -> Card:
 
     def read() -> MemoryReading:
         own = ALLOCATORS[-1].caching.reserved + context
-        return MemoryReading(total, own + others, own, ())
+        return MemoryReading(total, own + others, own, (GpuProcess(7, "python", others, ProcessState.ALIVE),))
 
     before = MemoryReading(total, others, None, ())
     return Card(

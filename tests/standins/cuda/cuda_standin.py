@@ -19,7 +19,7 @@ from memdoctor.probes.history import Action, Entry, History, Totals
 from memdoctor.probes.simulated.allocator.blocks import Block
 from memdoctor.probes.simulated.allocator.caching import CachingAllocator
 from memdoctor.probes.simulated.allocator.oom import OutOfMemory
-from memdoctor.probes.simulated.allocator.settings import AllocatorSettings
+from memdoctor.probes.simulated.allocator.settings import AllocatorSettings, round_size
 
 CUBLAS = 8_519_680  # bytes, taken by the first product and kept
 Scratch = Callable[[Any], int]
@@ -103,7 +103,8 @@ class CudaStandIn(TorchDispatchMode):
             block = self.caching.malloc(nbytes)
         except OutOfMemory as full:
             self._note_segments()
-            self.entries.append(Entry(Action.OOM, full.free_bytes, nbytes))
+            rounded = round_size(nbytes, self.caching.settings)  # as malloc of CUDACachingAllocator.cpp notes it
+            self.entries.append(Entry(Action.OOM, full.free_bytes, rounded))
             raise torch.OutOfMemoryError("CUDA out of memory.") from full
         self._note_segments()
         self.entries.append(Entry(Action.ALLOC, block.address, nbytes))
