@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memdoctor.records import Comparison, CounterCheck, Peak
+from memdoctor.records import Comparison, CounterCheck
 from memdoctor.units import format_bytes
 
 _PRINTED_PERCENT = 0.0005  # less than this is printed as nothing, so it is told in another way
@@ -13,8 +13,8 @@ _PRINTED_PERCENT = 0.0005  # less than this is printed as nothing, so it is told
 def counter_lines(checks: Sequence[CounterCheck]) -> Iterator[str]:
     """That the timeline and the counters agree, in one line; else one for each figure that is not explained."""
     if checks and not any(check.difference_bytes for check in checks):
-        figures = ", ".join(f"{check.name} {format_bytes(check.counted_bytes)}" for check in checks[:2])
-        yield f"{figures}: PyTorch's own figures, explained to the byte"
+        allocated, reserved = (format_bytes(check.counted_bytes) for check in checks[:2])
+        yield f"{allocated} allocated and {reserved} reserved at most, explained to the byte"
     for check in checks:
         if check.difference_bytes:
             note = f" ({check.note})" if check.note else ""
@@ -25,29 +25,29 @@ def counter_lines(checks: Sequence[CounterCheck]) -> Iterator[str]:
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """The target measured beside simulated, then how near the simulation came in all."""
-    for row in comparisons:
-        if not row.change:
-            yield (
-                f"measured {_figures(row.measured)}{_refused(row.measured_fits)}; simulated "
-                f"{_figures(row.simulated)}{_refused(row.simulated_fits)}{_error(row)}"
-            )
+    """What the simulation says of the target, with its error, and how near it came in all, in one line."""
+    told = [_beside(row) for row in comparisons if not row.change]
     if len(comparisons) > 1:
-        yield _summary(comparisons)
+        told.append(_summary(comparisons))
+    if told:
+        yield "; ".join(told)
 
 
-def _figures(peak: Peak) -> str:
-    return f"{format_bytes(peak.allocated_bytes)} allocated, {format_bytes(peak.reserved_bytes)} reserved"
+def _beside(row: Comparison) -> str:
+    allocated, reserved = row.simulated.allocated_bytes, row.simulated.reserved_bytes
+    measured = "" if row.measured_fits else "measured up to where memory ran out; "
+    return (
+        f"{measured}simulated {format_bytes(allocated)} allocated{_error(row.allocated_error_percent)}, "
+        f"{format_bytes(reserved)} reserved{_error(row.reserved_error_percent)}{_refused(row.simulated_fits)}"
+    )
 
 
 def _refused(fits: bool) -> str:
     return "" if fits else ", out of memory"
 
 
-def _error(row: Comparison) -> str:
-    if row.allocated_error_percent is None or row.reserved_error_percent is None:
-        return ""
-    return f": {_percent(row.allocated_error_percent)} and {_percent(row.reserved_error_percent)}"
+def _error(percent: float | None) -> str:
+    return "" if percent is None else f" ({_percent(percent)})"
 
 
 def _percent(error: float) -> str:
@@ -66,7 +66,7 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
         for name, errors in (("allocated", allocated), ("reserved", reserved))
         if errors
     ]
-    parts = parts or ["none ran to its end both ways"]
+    parts = parts or ["none ran to its end"]
     unlike = sum(row.measured_fits is not row.simulated_fits for row in comparisons)
     parts += [f"{unlike} of {len(comparisons)} end otherwise than simulated"] if unlike else []
-    return f"{len(comparisons)} steps measured and simulated: {'; '.join(parts)}"
+    return f"of {len(comparisons)} steps both ways {'; '.join(parts)}"

@@ -48,7 +48,7 @@ def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     room = MOST_LINES - len(opening.get().splitlines()) - len(closing.get().splitlines())
     _print_opening(diagnosis, out)
     if diagnosis.toggles:
-        _print_as_many(diagnosis.toggles, room, out)
+        _print_as_many(diagnosis.toggles, diagnosis.provenance.mode, room, out)
     _print_closing(diagnosis, out)
     if top:
         _print_tensors(diagnosis.tensors[:top], out)
@@ -80,24 +80,24 @@ def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
         print_labelled(out, "assumed", ", ".join(diagnosis.assumed))
 
 
-def _print_as_many(toggles: Sequence[Toggle], room: int, out: Console) -> None:
+def _print_as_many(toggles: Sequence[Toggle], mode: str, room: int, out: Console) -> None:
     """All the toggles, or where there is no room those that save most, and how many were left out."""
     shown = list(toggles)
-    while len(shown) > 1 and _height(_toggles(shown), out) > room - (len(shown) < len(toggles)):
+    while len(shown) > 1 and _height(_toggles(shown, mode), out) > room - (len(shown) < len(toggles)):
         shown.remove(min(shown, key=lambda toggle: (toggle.fits, toggle.saves_bytes)))
-    out.print(_toggles(shown))
+    out.print(_toggles(shown, mode))
     if len(shown) < len(toggles):
-        print_labelled(out, "", f"and {len(toggles) - len(shown)} more, which help less: --json")
+        print_labelled(out, "", f"and {len(toggles) - len(shown)} more, which save no more: --json")
 
 
 def _height(table: Table, out: Console) -> int:
     return len(out.render_lines(table, pad=False))
 
 
-def print_toggles(toggles: Sequence[Toggle]) -> None:
-    """Print what each change does to the peak."""
+def print_toggles(toggles: Sequence[Toggle], mode: str) -> None:
+    """Print what each change does to the peak; how it was probed is told where that is not ``mode``."""
     if toggles:
-        console().print(_toggles(toggles))
+        console().print(_toggles(toggles, mode))
 
 
 def print_repeats(runs: Sequence[Examination]) -> None:
@@ -207,18 +207,17 @@ def _part(name: str, size: int, parts: Sequence[tuple[str, int]], bar: int) -> t
     return Text(name.replace("_", " ")), Text(format_bytes(size)), Text(symbol("█", "#") * filled, style=style)
 
 
-def _toggles(toggles: Sequence[Toggle]) -> Table:
+def _toggles(toggles: Sequence[Toggle], mode: str) -> Table:
     table = _grid()
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
     table.add_column()
-    mixed = len({toggle.mode for toggle in toggles}) > 1
-    told = {toggle.mode: f", {toggle.mode}" for toggle in toggles if mixed}
     for index, toggle in enumerate(toggles):
         saves = toggle.saves_bytes
         effect = f"{'saves' if saves >= 0 else 'COSTS'} {format_bytes(abs(saves))}"
-        where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}{told.get(toggle.mode, '')}"
+        where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}"
+        where += "" if toggle.mode == mode else f", {toggle.mode}"
         reserved = format_bytes(toggle.peak.reserved_bytes)
         label = _label("what if" if index == 0 else "")
         table.add_row(label, *map(Text, map(clean, (describe_change(toggle.change), reserved, effect, where))))

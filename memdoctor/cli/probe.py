@@ -58,7 +58,7 @@ def command(
     else:
         diagnosis = replace(doctor.conclude(first), comparisons=found.comparisons)
         print_diagnosis(replace(diagnosis, assumed=doctor.assumed_of(case, first)), top=ask.top)
-        print_toggles(found.toggles)
+        print_toggles(found.toggles, first.provenance.mode)
         print_repeats(found.runs)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:

@@ -64,9 +64,9 @@ def test_the_terminal_shows_measured_beside_simulated(run: Any, on_a_card: Any) 
     assert done.returncode == 0, done.stderr
     assert "; measured" in done.stdout
     told = " ".join(done.stdout.split())
-    assert "beside measured 75.08 MiB allocated" in told
-    assert " % and exact counted max_memory_allocated" in told
-    assert "explained to the byte" in told
+    assert "(75.08 MiB allocated)" in told
+    assert " %), 92.00 MiB reserved (exact)" in told
+    assert "75.11 MiB allocated and 92.00 MiB reserved at most, explained to the byte" in told
 
 
 def test_what_does_not_fit_is_simulated(run: Any, on_a_card: Any) -> None:

@@ -28,9 +28,7 @@ def check(name: str, counted: int, timeline: int, note: str = "") -> CounterChec
 
 def test_counters_that_agree_take_one_line() -> None:
     checks = [check("max_memory_allocated", 3 * MIB, 3 * MIB), check("max_memory_reserved", 4 * MIB, 4 * MIB)]
-    assert list(counter_lines(checks)) == [
-        "max_memory_allocated 3.00 MiB, max_memory_reserved 4.00 MiB: PyTorch's own figures, explained to the byte"
-    ]
+    assert list(counter_lines(checks)) == ["3.00 MiB allocated and 4.00 MiB reserved at most, explained to the byte"]
 
 
 def test_a_difference_is_a_line_of_its_own() -> None:
@@ -50,17 +48,15 @@ def test_nothing_counted_is_nothing_told() -> None:
 )
 def test_the_target_is_shown_measured_beside_simulated(error: float, told: str) -> None:
     (line,) = comparison_lines([replace(EXACT, allocated_error_percent=error)])
-    assert line == (
-        "measured 1.00 GiB allocated, 2.00 GiB reserved; simulated 1.00 GiB allocated, 2.00 GiB reserved: "
-        f"{told} and exact"
-    )
+    assert line == f"simulated 1.00 GiB allocated ({told}), 2.00 GiB reserved (exact)"
 
 
 def test_a_step_that_ran_out_says_so_in_place_of_an_error() -> None:
     out = replace(EXACT, measured_fits=False, allocated_error_percent=None, reserved_error_percent=None)
     (line,) = comparison_lines([out])
-    assert "2.00 GiB reserved, out of memory; simulated" in line
-    assert "%" not in line
+    assert line == "measured up to where memory ran out; simulated 1.00 GiB allocated, 2.00 GiB reserved"
+    (line,) = comparison_lines([replace(out, simulated_fits=False)])
+    assert line.endswith("2.00 GiB reserved, out of memory")
 
 
 def test_several_steps_are_summed_up() -> None:
@@ -72,8 +68,16 @@ def test_several_steps_are_summed_up() -> None:
             reserved_error_percent=None,
         ),
     ]  # fmt: skip
-    *_, line = comparison_lines(rows)
+    (line,) = comparison_lines(rows)
     assert line == (
-        "4 steps measured and simulated: allocated exact in 3 of 3; reserved exact in 1 of 3, worst -3.000 %; "
-        "1 of 4 end otherwise than simulated"
+        "simulated 1.00 GiB allocated (exact), 2.00 GiB reserved (exact); of 4 steps both ways allocated exact in 3 of "
+        "3; reserved exact in 1 of 3, worst -3.000 %; 1 of 4 end otherwise than simulated"
     )
+
+
+def test_where_nothing_ran_to_its_end_there_is_nothing_to_count() -> None:
+    out = replace(
+        EXACT, measured_fits=False, simulated_fits=False, allocated_error_percent=None, reserved_error_percent=None
+    )
+    (line,) = comparison_lines([out, replace(out, change={"batch_size": 1})])
+    assert line.endswith("of 2 steps both ways none ran to its end")

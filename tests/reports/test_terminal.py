@@ -59,6 +59,9 @@ def test_the_verdict_comes_first_with_what_was_probed(view: View, diagnosis: Dia
 
 def test_a_measured_diagnosis_does_not_say_simulated(view: View, diagnosis: Diagnosis) -> None:
     measured = replace(diagnosis, provenance=replace(diagnosis.provenance, mode="measured"))
+    toggles = view(print_toggles, diagnosis.toggles, "measured", width=140)
+    assert toggles.count(", simulated") == len(diagnosis.toggles)  # each says so where the rest was measured
+    measured = replace(measured, toggles=tuple(replace(toggle, mode="measured") for toggle in diagnosis.toggles))
     text = view(print_diagnosis, measured)
     assert "; measured" in text
     told = [line for line in text.splitlines() if "simulated" in line]
@@ -79,14 +82,14 @@ def test_the_peak_climbs_from_allocated_to_the_card(view: View, diagnosis: Diagn
 
 
 def test_changes_are_told_with_their_peak_and_what_they_save_or_cost(view: View, diagnosis: Diagnosis) -> None:
-    text = words(view(print_toggles, diagnosis.toggles, width=140))
+    text = words(view(print_toggles, diagnosis.toggles, "simulated", width=140))
     assert "fp16 300.00 MiB saves 810.00 MiB" in text
     assert "checkpointing + batch size 9 1.08 GiB COSTS 5.00 MiB" in text
     assert "no fit" in text
 
 
 def test_no_changes_print_nothing(view: View, diagnosis: Diagnosis) -> None:
-    assert view(print_toggles, ()) == ""
+    assert view(print_toggles, (), "simulated") == ""
     assert "what if" not in view(print_diagnosis, replace(diagnosis, toggles=()))
 
 
