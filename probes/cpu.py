@@ -19,13 +19,11 @@ from memdoctor.probes.host import forget_peak, peak_resident_bytes, with_what_is
 from memdoctor.probes.models import attention_of
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.notes import training_notes
-from memdoctor.probes.optimizers import updates_in_backward
-from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.preparing import without_collection
 from memdoctor.probes.provenance import kernels_in, provenance_of
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
-from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Tracker, watching
-from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.probes.watch import mark_model, train_watched
 from memdoctor.records import (
     Block,
     Completed,
@@ -109,22 +107,13 @@ def _record(workload: Workload, subject: Subject, steps: int) -> _Recording:
     with without_collection(), tracker, watching(tracker, clock, model):
         tracker.begin(0, PhaseName.SETUP)
         settle(model, tracker)
-        if updates_in_backward(workload.optimizer):
-            mark_gradients_at_birth(model, tracker)
-        job = make_job(workload, model, CPU.type, batches_on(CPU, workload, subject.batches))
-        watch = TrackingWatch(tracker, clock, job.scaler)
-        if updates_in_backward(workload.optimizer):
-            watch.without_gradient = []  # they are gone by then
+        next_batch = batches_on(CPU, workload, subject.batches)
         try:
-            train(job, watch, steps)
+            _, watch = train_watched(workload, model, CPU.type, next_batch, steps, tracker, clock)
         except MemdoctorError:
             raise
         except Exception as error:
-            refused = host_out_of_memory(error) or refusal(error)
-            if refused is None:
-                raise
-            raise refused from error
-        tracker.finish()
+            raise host_out_of_memory(error) or refusal(error) or error from error
     return _Recording(timeline_of(tracker), tuple(watch.without_gradient or ()))
 
 

@@ -24,15 +24,13 @@ from memdoctor.probes.joining import join
 from memdoctor.probes.models import attention_of
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.notes import notes_of
-from memdoctor.probes.optimizers import updates_in_backward
-from memdoctor.probes.preparing import make_job, without_collection
+from memdoctor.probes.preparing import without_collection
 from memdoctor.probes.provenance import kernels_in, provenance_of
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.probes.step import train
 from memdoctor.probes.timed import TimedTracker
 from memdoctor.probes.tracker import Mark, watching
-from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.probes.watch import TrackingWatch, train_watched
 from memdoctor.records import Counters, Device, Examination, PhaseName, Workload
 
 # CUDAException.cpp and CUDABlas.cpp: the driver had no memory for what does not go through the allocator.
@@ -159,17 +157,9 @@ def _train(
         model._apply(partial(_moved, allocator, tracker))  # what model.to(device) does
         if subject.made_up:
             make_up_weights(model)
-        mark_model(model, tracker)
-        if updates_in_backward(workload.optimizer):
-            mark_gradients_at_birth(model, tracker)
         next_batch = batches_on(allocator.device, workload, subject.batches)
-        job = make_job(workload, model, allocator.device.type, next_batch, first_scale=FIRST_SCALE)
-        watch = TrackingWatch(tracker, clock, job.scaler)
-        if updates_in_backward(workload.optimizer):
-            watch.without_gradient = []  # they are gone by then
-        train(job, watch, steps)
-        tracker.finish()
-    return job, watch
+        kind = allocator.device.type
+        return train_watched(workload, model, kind, next_batch, steps, tracker, clock, first_scale=FIRST_SCALE)
 
 
 def _moved(allocator: Allocator, tracker: TimedTracker, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,16 +1,19 @@
-"""Tells the tracker whose each tensor is, as the training step goes."""
+"""The training step, watched: the tracker is told whose each tensor is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from memdoctor.probes.job import Batch
+from memdoctor.probes.job import Batch, Job
 from memdoctor.probes.modules import ModuleClock
-from memdoctor.probes.optimizers import state_tensors
+from memdoctor.probes.optimizers import state_tensors, updates_in_backward
+from memdoctor.probes.preparing import make_job
+from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker
-from memdoctor.records import PhaseName
+from memdoctor.records import PhaseName, Workload
 
 
 @dataclass(slots=True)
@@ -57,6 +60,34 @@ class TrackingWatch:
         self.tracker.empty_cache()
 
 
+def train_watched(
+    workload: Workload,
+    model: torch.nn.Module,
+    device_type: str,
+    next_batch: Callable[[int], Batch],
+    steps: int,
+    tracker: Tracker,
+    clock: ModuleClock,
+    *,
+    first_scale: float = 2.0**16,
+) -> tuple[Job, TrackingWatch]:
+    """Train ``model``, which is on its device, for ``steps`` optimizer steps; what they leave lives as long as the job.
+
+    Raises:
+        InputError, MeasureError: as for the optimizer and the step.
+    """  # fmt: skip
+    mark_model(model, tracker)
+    in_backward = updates_in_backward(workload.optimizer)
+    if in_backward:
+        _mark_gradients_at_birth(model, tracker)
+    job = make_job(workload, model, device_type, next_batch, first_scale=first_scale)
+    # Where gradients are consumed in backward they are gone before anybody could miss one.
+    watch = TrackingWatch(tracker, clock, job.scaler, [] if in_backward else None)
+    train(job, watch, steps)
+    tracker.finish()
+    return job, watch
+
+
 def mark_model(model: torch.nn.Module, tracker: Tracker) -> None:
     """Parameters and buffers, which are on the device already."""
     for parameter in model.parameters():
@@ -65,7 +96,7 @@ def mark_model(model: torch.nn.Module, tracker: Tracker) -> None:
         tracker.mark(buffer, Mark.BUFFER)
 
 
-def mark_gradients_at_birth(model: torch.nn.Module, tracker: Tracker) -> None:
+def _mark_gradients_at_birth(model: torch.nn.Module, tracker: Tracker) -> None:
     """For optimizers that consume a gradient before backward has ended."""
     for parameter in model.parameters():
         if parameter.requires_grad:

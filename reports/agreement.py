@@ -58,15 +58,19 @@ def _percent(error: float) -> str:
 
 def _summary(comparisons: Sequence[Comparison]) -> str:
     """Over all steps that were measured and simulated: how many are exact, and the largest errors."""
-    allocated = [row.allocated_error_percent for row in comparisons if row.allocated_error_percent is not None]
-    reserved = [row.reserved_error_percent for row in comparisons if row.reserved_error_percent is not None]
-    parts = [
-        f"{name} exact in {errors.count(0)} of {len(errors)}"
-        + (f", worst {_percent(max(errors, key=abs))}" if any(errors) else "")
-        for name, errors in (("allocated", allocated), ("reserved", reserved))
-        if errors
-    ]
-    parts = parts or ["none ran to its end"]
+    count = len(comparisons)
+    errors = {
+        "allocated": [row.allocated_error_percent for row in comparisons if row.allocated_error_percent is not None],
+        "reserved": [row.reserved_error_percent for row in comparisons if row.reserved_error_percent is not None],
+    }
+    parts = [f"{name} exact in {found.count(0)}{_worst(found)}" for name, found in errors.items() if found]
     unlike = sum(row.measured_fits is not row.simulated_fits for row in comparisons)
-    parts += [f"{unlike} of {len(comparisons)} end otherwise than simulated"] if unlike else []
-    return f"of {len(comparisons)} steps both ways {'; '.join(parts)}"
+    if not unlike and all(found.count(0) == count for found in errors.values()):
+        return f"all {count} steps exact"
+    parts = parts or ["none ran to its end"]
+    parts += [f"{unlike} end otherwise"] if unlike else []
+    return f"of {count} steps {', '.join(parts)}"
+
+
+def _worst(errors: Sequence[float]) -> str:
+    return f" (worst {_percent(max(errors, key=abs))})" if any(errors) else ""

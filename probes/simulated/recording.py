@@ -16,8 +16,7 @@ from memdoctor.probes.failures import refusal
 from memdoctor.probes.job import Batch
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.moving import move
-from memdoctor.probes.optimizers import updates_in_backward
-from memdoctor.probes.preparing import Batches, make_job, without_collection
+from memdoctor.probes.preparing import Batches, without_collection
 from memdoctor.probes.simulated import known
 from memdoctor.probes.simulated.gpu import Gpu, registered
 from memdoctor.probes.simulated.kernels.registry import scratch_of_kernels
@@ -25,9 +24,8 @@ from memdoctor.probes.simulated.optimizers import standing_in
 from memdoctor.probes.simulated.processors import processors_of
 from memdoctor.probes.simulated.timelines import with_allocator
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
-from memdoctor.probes.step import train
 from memdoctor.probes.tracker import Mark, Tracker, watching
-from memdoctor.probes.watch import TrackingWatch, mark_gradients_at_birth, mark_model
+from memdoctor.probes.watch import train_watched
 from memdoctor.records import Device, Outcome, PhaseName, Timeline, Workload
 
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
@@ -73,23 +71,13 @@ def record(
     ):  # fmt: skip
         tracker.begin(0, PhaseName.SETUP)
         move(model, gpu.device)
-        mark_model(model, tracker)
-        if updates_in_backward(workload.optimizer):
-            mark_gradients_at_birth(model, tracker)
-        job = make_job(workload, model, gpu.device.type, _next_batch(workload, fake, gpu, batches))
-        watch = TrackingWatch(tracker, clock, job.scaler)
-        if updates_in_backward(workload.optimizer):
-            watch.without_gradient = []  # they are gone by then
+        next_batch = _next_batch(workload, fake, gpu, batches)
         try:
-            train(job, watch, steps)
+            _, watch = train_watched(workload, model, gpu.device.type, next_batch, steps, tracker, clock)
         except MemdoctorError:
             raise
         except Exception as error:
-            refused = refusal(error)
-            if refused is None:
-                raise
-            raise refused from error
-        tracker.finish()
+            raise refusal(error) or error from error
     timeline, outcome = with_allocator(tracker, device)
     return Recording(timeline, outcome, tuple(watch.without_gradient or ()))
 

@@ -70,9 +70,14 @@ def test_several_steps_are_summed_up() -> None:
     ]  # fmt: skip
     (line,) = comparison_lines(rows)
     assert line == (
-        "simulated 1.00 GiB allocated (exact), 2.00 GiB reserved (exact); of 4 steps both ways allocated exact in 3 of "
-        "3; reserved exact in 1 of 3, worst -3.000 %; 1 of 4 end otherwise than simulated"
+        "simulated 1.00 GiB allocated (exact), 2.00 GiB reserved (exact); of 4 steps allocated exact in 3, "
+        "reserved exact in 1 (worst -3.000 %), 1 end otherwise"
     )
+
+
+def test_where_all_is_exact_that_is_all_that_is_told() -> None:
+    (line,) = comparison_lines([EXACT, replace(EXACT, change={"batch_size": 1})])
+    assert line.endswith("; all 2 steps exact")
 
 
 def test_where_nothing_ran_to_its_end_there_is_nothing_to_count() -> None:
@@ -80,4 +85,4 @@ def test_where_nothing_ran_to_its_end_there_is_nothing_to_count() -> None:
         EXACT, measured_fits=False, simulated_fits=False, allocated_error_percent=None, reserved_error_percent=None
     )
     (line,) = comparison_lines([out, replace(out, change={"batch_size": 1})])
-    assert line.endswith("of 2 steps both ways none ran to its end")
+    assert line.endswith("of 2 steps none ran to its end")
