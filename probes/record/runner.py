@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import InputError, MemdoctorError, TooSlow
 from memdoctor.probes.pool import Bug
 from memdoctor.probes.record.files import MOST_BYTES, Versions, file_of, is_recorded_somewhere, save, versions_in
 from memdoctor.probes.record.grid import Cell, beyond, reason_to_skip
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a cell, and why; ``detail`` is the traceback of what nobody foresaw."""
+    """What became of a cell, why, and what to do (``hint``); ``detail`` is the traceback of what nobody foresaw."""
 
     cell: str
     state: State
@@ -42,6 +42,7 @@ class Result:
     size_bytes: int = 0
     seconds: float = 0.0
     detail: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +147,14 @@ class Recorder:
         return Result(cell.name, State.RECORDED, _remark(examination, size), path.name, size, round(seconds, 1))
 
     def _failed(self, cell: Cell, error: MemdoctorError | Bug, seconds: float) -> Result:
-        self._errors.append(error)
         self._starts = True
+        if not isinstance(error, TooSlow):  # which says something of the cell, not of the machine
+            self._errors.append(error)
         if not self._recorded and [_reason(one) for one in self._errors].count(_reason(error)) >= SAME_ERRORS:
             raise error
         detail = str(error) if isinstance(error, Bug) else ""
-        return Result(cell.name, State.FAILED, _in_a_line(error), seconds=round(seconds, 1), detail=detail)
+        hint = error.hint if isinstance(error, MemdoctorError) else ""
+        return Result(cell.name, State.FAILED, _in_a_line(error), seconds=round(seconds, 1), detail=detail, hint=hint)
 
 
 def _reason(error: MemdoctorError | Bug) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memdoctor.errors import InputError, MeasureError, WorkerError
+from memdoctor.errors import InputError, MeasureError, TooSlow, WorkerError
 from memdoctor.probes.pool import Bug
 from memdoctor.probes.record.files import MOST_BYTES, Versions
 from memdoctor.probes.record.grid import Cell, cell
@@ -149,6 +149,14 @@ def test_the_same_reason_twice_before_anything_is_recorded_is_the_machine(bench:
     assert raised.value.why == "CUDA is not available"
     assert len(bench.asked) == 2
     assert names(tmp_path) == []
+
+
+def test_cells_that_are_slow_say_nothing_of_the_machine(bench: Bench, tmp_path: Path) -> None:
+    slow = TooSlow("did not finish", why="it took longer than 60 s", hint="more time")
+    bench.errors = {"bert-base-uncased 1": slow, "bert-base-uncased 2": slow}
+    results = bench.run(tmp_path)
+    assert states(results) == [State.FAILED, State.FAILED, State.RECORDED]
+    assert results[0].hint == "more time"
 
 
 def test_two_reasons_are_two_cells(bench: Bench, tmp_path: Path) -> None:
