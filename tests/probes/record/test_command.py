@@ -180,7 +180,7 @@ def test_a_broken_installation_is_one_error(bare: Bare, tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path), bare.environment["PYTHONPATH"]])
     ran = Bare({**bare.environment, "PYTHONPATH": path}).run("--grid", "quick", "--out", tmp_path / "out")
     assert (ran.returncode, ran.stdout) == (6, "")
-    assert ran.stderr[ran.stderr.index("Error: ") :].splitlines() == [
+    assert ran.stderr[ran.stderr.index("\nError: ") + 1 :].splitlines() == [
         "Error: transformers cannot be imported",
         "  why: ImportError: huggingface-hub is too old",
         "  try: pip check tells which packages do not go together; memdoctor env lists what is installed",
