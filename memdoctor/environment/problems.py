@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from memdoctor.environment.builds import capability_problems, driver_problem
+from memdoctor.environment.builds import capability_problems, driver_problem, driver_problem_of_any, suitable_cuda
 from memdoctor.environment.card_problems import card_problems
 from memdoctor.environment.gather import Environment
-from memdoctor.environment.wording import Problem
+from memdoctor.environment.wording import MAY_TALK, Problem
 from memdoctor.errors import UsageError
 from memdoctor.probes.nvml import Absence, NoGpu, Survey
+from memdoctor.probes.seen import Why
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.visibility import VARIABLE
 
@@ -34,6 +35,8 @@ def _no_gpu(seen: NoGpu, cards_on_bus: int) -> Iterator[Problem]:
             "the driver was upgraded and the old one is still loaded, or a container brings a library of its own",
             "restart the machine, or remove the library (libnvidia-ml.so) from the container",
         )
+    elif seen.absence is Absence.NO_PERMISSION:
+        yield Problem(seen.reason, "this user may not talk to the driver", MAY_TALK)
     elif seen.absence is not Absence.NO_DRIVER:
         yield Problem(seen.reason, "GPUs and what is on them are not seen", "does nvidia-smi work?")
     elif cards_on_bus:
@@ -46,8 +49,12 @@ def _no_gpu(seen: NoGpu, cards_on_bus: int) -> Iterator[Problem]:
 
 def _with_gpus(environment: Environment, seen: Survey, own_pid: int) -> Iterator[Problem]:
     for unreadable in seen.unreadable:
+        what = f"GPU {unreadable.index} does not answer: {unreadable.reason}"
+        if unreadable.why is Why.NO_PERMISSION:
+            yield Problem(what, "this user may not talk to the card", MAY_TALK)
+            continue
         yield Problem(
-            f"GPU {unreadable.index} does not answer: {unreadable.reason}",
+            what,
             "a card that has fallen off the bus stays away until it is reset, and may keep CUDA from starting",
             "sudo dmesg | grep -i xid tells what happened; then nvidia-smi --gpu-reset or a restart of the machine",
         )
@@ -71,8 +78,9 @@ def _torch(environment: Environment, seen: Survey) -> Iterator[Problem]:
         yield Problem(
             f"torch {build.version} is built {built}, and there is an NVIDIA GPU",
             "this torch cannot use it; memdoctor simulates and does not measure",
-            "install a build for CUDA; https://pytorch.org/get-started/locally/ has the command",
+            f"install a build for CUDA{suitable_cuda(seen)}; https://pytorch.org/get-started/locally/ has the command",
         )
+        yield from driver_problem_of_any(seen)
 
 
 def _visibility(environment: Environment) -> Iterator[Problem]:
