@@ -201,7 +201,7 @@ def test_recordings_are_compared_on_a_machine_without_a_gpu(bare: Bare, tmp_path
     ran = bare.run("--table", tmp_path, "--out", tmp_path / "elsewhere")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[:3] == [
-        "1 recordings, simulated anew",
+        "1 recording, simulated anew",
         "  allocated            1 of 1 exact, 0 too little; error median 0.000 %, largest 0.000 %",
         "  reserved             1 of 1 exact, 0 too little; error median 0.000 %, largest 0.000 %",
     ]

@@ -263,6 +263,17 @@ def test_a_broken_file_is_told_and_kept(bench: Bench, tmp_path: Path) -> None:
     assert (tmp_path / FILES[1]).read_bytes() == b"\x1f\x8bbroken"
 
 
+def test_no_step_is_run_for_a_broken_file_alone(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / FILES[0]).write_bytes(b"broken")
+    (skipped,) = bench.run(tmp_path, CELLS[:1])
+    assert (skipped.state, skipped.file, bench.asked) == (State.SKIPPED, FILES[0], [])
+    assert skipped.reason.endswith(f"{FILES[0]} is broken or not JSON; --force records it anew")
+    assert states(bench.run(tmp_path, CELLS[:2])) == [State.RECORDED, State.SKIPPED]  # the other tells the card
+    assert [asked[:2] for asked in bench.asked] == [("bert-base-uncased", 2)]
+    assert states(bench.run(tmp_path, CELLS[:1], force=True)) == [State.RECORDED]
+    assert load_examination(tmp_path / FILES[0]).workload == CELLS[0].workload
+
+
 def test_a_full_disk_is_one_error_and_what_was_written_is_whole(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
