@@ -11,7 +11,7 @@ from memdoctor.environment.gather import Environment
 from memdoctor.environment.wording import MAY_TALK, Problem
 from memdoctor.errors import UsageError
 from memdoctor.probes.nvml import Absence, NoGpu, Survey
-from memdoctor.probes.seen import Why
+from memdoctor.probes.seen import UnreadableGpu, Why
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.visibility import VARIABLE
 
@@ -48,22 +48,30 @@ def _no_gpu(seen: NoGpu, cards_on_bus: int) -> Iterator[Problem]:
 
 
 def _with_gpus(environment: Environment, seen: Survey, own_pid: int) -> Iterator[Problem]:
-    for unreadable in seen.unreadable:
-        what = f"GPU {unreadable.index} does not answer: {unreadable.reason}"
-        if unreadable.why is Why.NO_PERMISSION:
-            yield Problem(what, "this user may not talk to the card", MAY_TALK)
-            continue
-        yield Problem(
-            what,
-            "a card that has fallen off the bus stays away until it is reset, and may keep CUDA from starting",
-            "sudo dmesg | grep -i xid tells what happened; then nvidia-smi --gpu-reset or a restart of the machine",
-        )
+    yield from map(_unreadable, seen.unreadable)
     if not seen.gpus:
         return
     yield from _torch(environment, seen)
     yield from _visibility(environment)
     for gpu in seen.gpus:
         yield from card_problems(gpu, own_pid)
+
+
+def _unreadable(gpu: UnreadableGpu) -> Problem:
+    what = f"GPU {gpu.index} does not answer: {gpu.reason}"
+    if gpu.why is Why.NO_PERMISSION:
+        return Problem(what, "this user may not talk to the card", MAY_TALK)
+    if gpu.why is Why.LOST:
+        return Problem(
+            what,
+            "a card that has fallen off the bus stays away until it is reset, and may keep CUDA from starting",
+            "sudo dmesg | grep -i xid tells what happened; then nvidia-smi --gpu-reset or a restart of the machine",
+        )
+    return Problem(
+        what,
+        "without that memdoctor does not count the card; CUDA may see it all the same",
+        "does nvidia-smi show it? sudo dmesg | grep -i xid tells what happened to it",
+    )
 
 
 def _torch(environment: Environment, seen: Survey) -> Iterator[Problem]:

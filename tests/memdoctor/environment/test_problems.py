@@ -238,6 +238,13 @@ def test_a_card_that_does_not_answer(nvml: Any, environment: Any) -> None:
     faults = {"nvmlDeviceGetHandleByIndex_v2 1": 15}
     said = only(environment(nvml.card(0), nvml.card(1), properties={"faults": faults}))
     assert "GPU 1 does not answer: GPU is lost" in said
+    assert "--gpu-reset" in said
+
+
+def test_a_card_that_does_not_tell_enough_is_not_called_lost(nvml: Any, environment: Any) -> None:
+    said = only(environment(nvml.card(0), nvml.card(1, capability=["a", "b"])))
+    assert "GPU 1 does not answer: no compute capability: 'a' is no count" in said
+    assert "--gpu-reset" not in said
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex_v2", "nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
