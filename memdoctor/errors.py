@@ -5,6 +5,7 @@ MemdoctorError
 ├── InputError        exit 5   a file, model or GPU name is missing, unreadable or unsupported
 └── MeasureError      exit 6   what was asked could not be probed here
     └── WorkerError   exit 6   the worker process died, hung or was killed
+        └── TooSlow   exit 6   the probe took longer than it may
 """
 
 from __future__ import annotations
@@ -57,3 +58,7 @@ class MeasureError(MemdoctorError):
 
 class WorkerError(MeasureError):
     """The worker process that runs the probe died, hung or was killed."""
+
+
+class TooSlow(WorkerError):
+    """The probe took longer than its time limit."""

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from memdoctor.probes.answers import capability, card_name, text, whole
 from memdoctor.probes.door import Door, decoded
 from memdoctor.probes.processes import look_up
 from memdoctor.probes.seen import ComputeMode, GpuProcess, Mig, SeenGpu, Unknown, UnreadableGpu, Why
+from memdoctor.units import format_bytes
 
 _NOT_AVAILABLE = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE of nvml.h; pynvml turns it into None in some places, not in all
 # nvmlComputeMode_t of nvml.h, by its numbers.
@@ -28,20 +30,22 @@ def look(nvml: Door, index: int) -> SeenGpu | UnreadableGpu:
     """The card of this number of NVML's, or why it does not answer."""
     handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
     if isinstance(handle, Unknown):
-        return UnreadableGpu(index, handle.reason)
-    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle, read=lambda pair: f"{pair[0]}.{pair[1]}")
-    if isinstance(capability, Unknown):
-        return UnreadableGpu(index, f"no compute capability: {capability.reason}")
+        return UnreadableGpu(index, handle.reason, handle.why)
+    computes = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle, read=capability)
+    if isinstance(computes, Unknown):
+        return UnreadableGpu(index, f"no compute capability: {computes.reason}", computes.why)
     shared: dict[str, Any] = {
         "index": index,
-        "compute_capability": capability,
+        "compute_capability": computes,
         "compute_mode": nvml.ask("nvmlDeviceGetComputeMode", handle, read=_compute_mode),
         "pci_bus_id": nvml.ask_first(
-            ("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo"), handle, read=lambda pci: decoded(pci.busId).upper()
+            ("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo"),
+            handle,
+            read=lambda pci: text(decoded(pci.busId)).upper(),
         ),
     }
     seen = _see(nvml, handle, shared, mig=_mig(nvml, handle, shared))
-    return UnreadableGpu(index, seen.reason) if isinstance(seen, Unknown) else seen
+    return UnreadableGpu(index, seen.reason, seen.why) if isinstance(seen, Unknown) else seen
 
 
 def memory_of(nvml: Door, handle: Any) -> Memory | Unknown:
@@ -68,7 +72,7 @@ def processes_of(nvml: Door, handle: Any) -> tuple[GpuProcess, ...] | Unknown:
 
 def _see(nvml: Door, handle: Any, shared: Mapping[str, Any], *, mig: Mig | Unknown) -> SeenGpu | Unknown:
     """A card or an instance; or the first thing that cannot be done without and is not told."""
-    name, uuid = nvml.ask("nvmlDeviceGetName", handle), nvml.ask("nvmlDeviceGetUUID", handle)
+    name, uuid = nvml.ask("nvmlDeviceGetName", handle, read=card_name), nvml.ask("nvmlDeviceGetUUID", handle, read=text)
     memory = memory_of(nvml, handle)
     for what, answer in (("name", name), ("UUID", uuid)):
         if isinstance(answer, Unknown):
@@ -87,7 +91,7 @@ def _mig(nvml: Door, handle: Any, shared: Mapping[str, Any]) -> Mig | Unknown:
         return Mig(on=False) if on.why in (Why.NOT_SUPPORTED, Why.NO_FUNCTION) else on
     if not on:
         return Mig(on=False)
-    count = nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle)
+    count = nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle, read=whole)
     if isinstance(count, Unknown):
         return Unknown(f"MIG is on, and its instances are not told: {count.reason}", count.why)
     handles = [nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(count)]
@@ -101,17 +105,17 @@ def _compute_mode(number: int) -> ComputeMode | Unknown:
 
 def _memory(memory: Any) -> Memory | Unknown:
     kept = getattr(memory, "reserved", None)
-    total = memory.total - (kept or 0)
-    if not 0 < total < _NOT_AVAILABLE or not 0 <= memory.used <= total:
-        return Unknown(f"{memory.used} B in use and {kept} B kept, of {memory.total} B: that cannot be")
-    return total, memory.used, Unknown("the driver does not tell what it keeps") if kept is None else kept
+    total, used = whole(memory.total) - whole(kept or 0), whole(memory.used)
+    if not 0 < total < _NOT_AVAILABLE or used > total:
+        return Unknown(f"{format_bytes(used)} in use of {format_bytes(total)}: that cannot be")
+    return total, used, Unknown("the driver does not tell what it keeps") if kept is None else kept
 
 
 def _listed(nvml: Door, handle: Any, function: str) -> list[tuple[Place, int | None]] | Unknown:
     def read(entries: Any) -> list[tuple[Place, int | None]]:
         return [
             (
-                (entry.pid, getattr(entry, "gpuInstanceId", None), getattr(entry, "computeInstanceId", None)),
+                (whole(entry.pid), getattr(entry, "gpuInstanceId", None), getattr(entry, "computeInstanceId", None)),
                 _told(entry.usedGpuMemory),
             )
             for entry in entries
@@ -124,7 +128,7 @@ def _listed(nvml: Door, handle: Any, function: str) -> list[tuple[Place, int | N
 
 def _told(count: int | None) -> int | None:
     """A context takes memory: a listed process with 0 bytes is one whose bytes are not told."""
-    return None if count in (0, _NOT_AVAILABLE) else count
+    return None if count in (None, 0, _NOT_AVAILABLE) else whole(count)
 
 
 def _process(nvml: Door, pid: int, held: Mapping[Place, int | None]) -> GpuProcess:

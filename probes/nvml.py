@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from memdoctor.probes.answers import text, whole
 from memdoctor.probes.door import Door, code_of, text_of
 from memdoctor.probes.looking import look, memory_of, processes_of
 from memdoctor.probes.seen import (
@@ -20,6 +21,7 @@ from memdoctor.probes.seen import (
     Survey,
     Unknown,
     UnreadableGpu,
+    Why,
 )
 from memdoctor.probes.visibility import Visible, as_cuda_numbers
 
@@ -28,8 +30,9 @@ __all__ = [
     "driver_version", "gpu_with_uuid", "read_memory", "see_gpus", "survey", "visible_gpus",
 ]  # fmt: skip
 
-# Error codes of nvml.h (nvmlReturn_t): driver not loaded, library not found, library and driver of two versions.
-_ABSENCE = {9: Absence.NO_DRIVER, 12: Absence.NO_DRIVER, 18: Absence.MISMATCH}
+# Error codes of nvml.h (nvmlReturn_t): driver not loaded, library not found, library and driver of two versions;
+# and a user who may not talk to the driver.
+_ABSENCE = {4: Absence.NO_PERMISSION, 9: Absence.NO_DRIVER, 12: Absence.NO_DRIVER, 18: Absence.MISMATCH}
 
 
 def survey() -> Survey | NoGpu:
@@ -37,14 +40,17 @@ def survey() -> Survey | NoGpu:
     with _opened() as nvml:
         if isinstance(nvml, NoGpu):
             return nvml
-        count = nvml.ask("nvmlDeviceGetCount")
+        count = nvml.ask("nvmlDeviceGetCount", read=whole)
         if isinstance(count, Unknown):
-            return NoGpu(f"NVML cannot count the GPUs: {count.reason}")
+            denied = count.why is Why.NO_PERMISSION
+            return NoGpu(
+                f"NVML cannot count the GPUs: {count.reason}", Absence.NO_PERMISSION if denied else Absence.FAILED
+            )
         looked = [look(nvml, index) for index in range(count)]
         return Survey(
             gpus=tuple(gpu for gpu in looked if isinstance(gpu, SeenGpu)),
             unreadable=tuple(gpu for gpu in looked if isinstance(gpu, UnreadableGpu)),
-            driver=nvml.ask("nvmlSystemGetDriverVersion"),
+            driver=nvml.ask("nvmlSystemGetDriverVersion", read=text),
             cuda=nvml.ask_first(
                 ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"), read=_cuda_version
             ),
@@ -109,7 +115,7 @@ def read_memory(uuid: str, pid: int) -> MemoryReading | NoGpu:
 def driver_version() -> str | None:
     """The NVIDIA driver's version, or ``None`` where there is no driver."""
     with _opened() as nvml:
-        version = nvml if isinstance(nvml, NoGpu) else nvml.ask("nvmlSystemGetDriverVersion")
+        version = nvml if isinstance(nvml, NoGpu) else nvml.ask("nvmlSystemGetDriverVersion", read=text)
     return version if isinstance(version, str) else None
 
 

@@ -21,7 +21,7 @@ from math import inf
 from typing import IO
 
 from memdoctor.codec import examination_from_json, from_json, to_json
-from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError, TooSlow, WorkerError
 from memdoctor.probes import STEPS
 from memdoctor.probes.resolve import ModelFacts
 from memdoctor.probes.worker import error_of
@@ -37,7 +37,7 @@ MOST_WORKERS = 4  # each holds torch: more of them cost memory before they save 
 # TorchScript, in models of older releases of transformers, makes real tensors beside the fake ones: as plain Python
 # the same functions run.
 _REAL = {"PYTHONHASHSEED": "0"}
-_ENVIRONMENTS = {
+ENVIRONMENTS = {
     Backend.SIMULATED: {**_REAL, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTORCH_JIT": "0"},
     Backend.GPU: _REAL,
     Backend.CPU: {"OMP_WAIT_POLICY": "PASSIVE", **_REAL},  # threads that spin waste what others could use
@@ -215,7 +215,7 @@ class _Worker:
         # -P: a file torch.py in the user's directory is not torch. Its own session: Ctrl-C reaches the caller alone.
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "memdoctor.probes.worker", self._backend.value], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors, env={**os.environ, **_ENVIRONMENTS[self._backend]},
+            stdout=subprocess.PIPE, stderr=self._errors, env={**os.environ, **ENVIRONMENTS[self._backend]},
             start_new_session=True,
         )  # fmt: skip
 
@@ -285,11 +285,8 @@ class _Worker:
         shape = f"batch {workload.batch_size}, length {workload.seq_length}"
         what = f"the probe of {workload.model} at {shape} did not finish"
         if self._late:
-            return WorkerError(
-                what,
-                why=f"it took longer than {limit:g} s",
-                hint="a larger --time-limit, or less to evaluate",
-            )
+            less = ", or less to evaluate" if workload.evaluate else ""
+            return TooSlow(what, why=f"it took longer than {limit:g} s", hint=f"a larger --time-limit{less}")
         if code == -signal.SIGKILL:
             why = "its worker process was killed (SIGKILL); the system does that when the machine runs out of memory"
             return WorkerError(what, why=why, hint="free some host memory, then run it again")

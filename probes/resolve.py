@@ -75,9 +75,11 @@ def _local(name: str) -> ModelFacts | str:
 def _hub_cache(name: str) -> ModelFacts | str:
     if not (Path.home() / ".cache" / "huggingface").is_dir() and not os.environ.keys() & {"HF_HOME", "HF_HUB_CACHE"}:
         return "no hub cache on this machine"  # saves an import
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError as error:
+        return _no_hub(error)
     try:
         cached = try_to_load_from_cache(name, "config.json")
     except HFValidationError:
@@ -97,10 +99,12 @@ def from_catalogue(name: str) -> ModelFacts | str:
 
 
 def _hub(name: str) -> ModelFacts | str:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    from huggingface_hub.utils.tqdm import disable_progress_bars
-
+    try:
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+    except ImportError as error:
+        return _no_hub(error)
     disable_progress_bars()
     try:
         # Asks once, where a download asks six times before it gives up.
@@ -113,6 +117,10 @@ def _hub(name: str) -> ModelFacts | str:
     except Exception as error:  # noqa: BLE001 - the client raises whatever its transport raises
         return f"the hub is out of reach ({type(error).__name__})"
     return _facts(name, _read_config(Path(file)), "the hub")
+
+
+def _no_hub(error: ImportError) -> str:
+    return f"huggingface_hub cannot be imported ({' '.join(str(error).split())}; pip check)"
 
 
 def _read_config(file: Path) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Absence(StrEnum):
     NO_PYNVML = "no pynvml"
     NO_DRIVER = "no driver"
     MISMATCH = "driver and library differ"
+    NO_PERMISSION = "no permission"
     NO_CARD = "no card"
     HIDDEN = "hidden"
     FAILED = "failed"
@@ -112,6 +113,7 @@ class UnreadableGpu:
 
     index: int
     reason: str
+    why: Why = Why.FAILED
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from memdoctor.codec import examination_to_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, UsageError
+from memdoctor.probes.imports import broken_library, import_refusal
 from memdoctor.records import Backend, Device, Examination, Verification, VerificationPlan, Workload
 
 
@@ -34,6 +35,7 @@ def main(backend: Backend) -> None:
     while (line := requests.get()) is not None:
         answers.write(json.dumps(_answer(backend, json.loads(line)), separators=(",", ":")) + "\n")
         answers.flush()
+        gc.collect()  # before the next probe freezes what is there: a model in a cycle would stay, on a GPU too
 
 
 def _read(requests: queue.SimpleQueue[str | None], caller: int) -> None:
@@ -72,19 +74,21 @@ def _verify(workload: Workload, device: Device, request: Mapping[str, Any]) -> V
     return verify(workload, device, request["config"], request["model_source"], plan)
 
 
-def _configure_allocator(conf: str) -> None:
+def configure_allocator(environ: MutableMapping[str, str], conf: str) -> None:
     """What PyTorch's allocator reads when the first tensor is made. Without settings it must not see an empty text."""
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        os.environ.pop(name, None)
+        environ.pop(name, None)
     if conf:
-        os.environ["PYTORCH_ALLOC_CONF"] = conf
+        environ["PYTORCH_ALLOC_CONF"] = conf
 
 
 def _answer(backend: Backend, request: dict[str, Any]) -> dict[str, Any]:
     try:
         workload, device = from_json(Workload, request["workload"]), from_json(Device, request["device"])
         if backend is Backend.GPU:
-            _configure_allocator(device.alloc_conf)
+            configure_allocator(os.environ, device.alloc_conf)
+        if (broken := broken_library()) is not None:
+            return _told(broken)
         if request.get("verification"):
             return {"verification": to_json(_verify(workload, device, request))}
         probe = _probe_of(backend)
@@ -92,9 +96,14 @@ def _answer(backend: Backend, request: dict[str, Any]) -> dict[str, Any]:
         examination = probe(workload, device, request["config"], request["model_source"], request["steps"])
         return {"examination": examination_to_json(examination)}
     except MemdoctorError as error:
-        return {"error": type(error).__name__, "what": error.what, "why": error.why, "hint": error.hint}
-    except Exception:  # noqa: BLE001 - the parent raises it, with this traceback
-        return {"bug": traceback.format_exc()}
+        return _told(error)
+    except Exception as error:  # noqa: BLE001 - the parent raises it, with this traceback
+        refused = import_refusal(error) if isinstance(error, ImportError) else None
+        return {"bug": traceback.format_exc()} if refused is None else _told(refused)
+
+
+def _told(error: MemdoctorError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "what": error.what, "why": error.why, "hint": error.hint}
 
 
 def error_of(answer: dict[str, Any]) -> MemdoctorError:

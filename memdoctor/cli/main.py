@@ -28,6 +28,7 @@ COMMANDS = {
     "env": "The environment, for a bug report.",
     "schema": "JSON Schema of the report.",
 }
+RECORD = "record"  # no command: a program of its own, which needs less installed
 LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
 LATER_OPTIONS = {
     "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims",
@@ -65,7 +66,9 @@ def _suggestion(word: str) -> str:
         return f" memdoctor run {word} comes in a later version."
     if Path(word).exists() and word.endswith((".json", ".gz")):
         return f" Did you mean memdoctor report {word}?"
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    near = difflib.get_close_matches(word, (*COMMANDS, RECORD), n=1)
+    if near == [RECORD]:
+        return " To record training steps: python -m memdoctor.probes.record --out DIR."
     return f" Did you mean {near[0]}?" if near else f" The commands are {', '.join(COMMANDS)}."
 
 

@@ -12,6 +12,9 @@ Version = tuple[int, ...]
 # The oldest driver for a major version of CUDA. Source: CUDA Compatibility, "Minor Version Compatibility", table 1
 # (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html).
 OLDEST_DRIVERS: dict[int, int] = {11: 450, 12: 525, 13: 580}
+# The oldest torch that memdoctor runs with, and the oldest CUDA that its wheels are built for. Source: as below.
+_ANY = "torch 2.11 or newer for CUDA 12.6 or newer"
+_LEAST = OLDEST_DRIVERS[12]
 # The lowest and highest capability that PyTorch's wheels have code for from 2.11 on, by the oldest CUDA for which it
 # holds. Source: "PyTorch CUDA Support Matrix" in RELEASE.md as of pytorch/pytorch pull request 175253: with CUDA 12.6
 # Maxwell to Hopper, with 12.8 and 13.0 Turing to Blackwell, the newest, and no end is set there.
@@ -32,14 +35,50 @@ def driver_problem(cuda: str, seen: Survey) -> list[Problem]:
     if not too_old:
         return []
     wanted = f"driver {oldest} or newer" if oldest is not None else f"a driver for CUDA {needed[0]}"
-    ours = f", which runs CUDA up to {seen.cuda}" if newest else ""
+    update = f"update the driver to {f'{oldest} or newer' if oldest is not None else f'one for CUDA {needed[0]}'}"
+    if driver[0] >= _LEAST:
+        hint = f"{update}, or install a torch for CUDA {_newest_for(driver)}.x"
+    elif oldest == _LEAST:
+        hint = update
+    else:
+        hint = f"{update}; memdoctor runs with {_ANY}, which needs {_LEAST} or newer"
     return [
         Problem(
-            f"the driver is too old for this torch: {seen.driver}{ours}",
+            f"the driver is too old for this torch: {_driver_text(seen)}",
             f"torch is built for CUDA {cuda}, which needs {wanted} (NVIDIA, CUDA Compatibility)",
-            f"upgrade the driver, or install a torch for CUDA {_suits(driver[0])}",
+            hint,
         )
     ]
+
+
+def driver_problem_of_any(seen: Survey) -> list[Problem]:
+    """A driver that is too old for every torch that memdoctor runs with: where none for CUDA is installed yet."""
+    driver = _version(seen.driver if isinstance(seen.driver, str) else "")
+    if not driver or driver[0] >= _LEAST:
+        return []
+    newest = max(OLDEST_DRIVERS)
+    return [
+        Problem(
+            f"the driver is too old for any torch for CUDA: {_driver_text(seen)}",
+            f"memdoctor runs with {_ANY}, which needs driver {_LEAST} or newer (NVIDIA, CUDA Compatibility)",
+            f"update the driver to {_LEAST} or newer, for CUDA {newest}.x to {OLDEST_DRIVERS[newest]} or newer",
+        )
+    ]
+
+
+def suitable_cuda(seen: Survey) -> str:
+    """The newest CUDA whose builds the driver runs, as `` 12.x``; nothing where it runs all that are known, or none."""
+    driver = _version(seen.driver if isinstance(seen.driver, str) else "")
+    runs = bool(driver) and _LEAST <= driver[0] < OLDEST_DRIVERS[max(OLDEST_DRIVERS)]
+    return f" {_newest_for(driver)}.x" if runs else ""
+
+
+def _newest_for(driver: Version) -> int:
+    return max(major for major, oldest in OLDEST_DRIVERS.items() if driver[0] >= oldest)
+
+
+def _driver_text(seen: Survey) -> str:
+    return f"{seen.driver}, which runs CUDA up to {seen.cuda}" if isinstance(seen.cuda, str) else str(seen.driver)
 
 
 def capability_problems(cuda: str, gpus: Sequence[SeenGpu]) -> list[Problem]:
@@ -68,11 +107,6 @@ def _capability_problem(cuda: str, gpu: SeenGpu, lowest: Version, highest: Versi
             "a torch for CUDA 12.8 or newer",
         )
     return None
-
-
-def _suits(driver: int) -> str:
-    known = [major for major, oldest in OLDEST_DRIVERS.items() if driver >= oldest]
-    return f"{max(known)}.x or older" if known else "10.x or older"
 
 
 def _version(text: str) -> Version:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memdoctor.environment.wording import Problem, process_text
+from memdoctor.environment.wording import MAY_ASK, Problem, process_text
 from memdoctor.probes.nvml import GpuProcess, SeenGpu, Unknown
-from memdoctor.probes.seen import ComputeMode, Mig, ProcessState
+from memdoctor.probes.seen import ComputeMode, Mig, ProcessState, Why
 from memdoctor.units import MIB, format_bytes
 
 # More than an idle card shows without any process; less than a training process holds. A judgement, not a reading.
@@ -30,11 +30,12 @@ def card_problems(gpu: SeenGpu, own_pid: int, title: str = "") -> Iterator[Probl
 def _processes(gpu: SeenGpu, own_pid: int, title: str) -> Iterator[Problem]:
     cut = isinstance(gpu.mig, Mig) and gpu.mig.on
     if isinstance(gpu.processes, Unknown):
+        denied = gpu.processes.why is Why.NO_PERMISSION
         permission = " In MIG mode it takes the administrator's rights to ask." if cut else ""
         yield Problem(
             f"who uses {title} is not told: {gpu.processes.reason}",
             f"the driver does not list processes.{permission} The context is then measured by difference",
-            "keep the card to yourself while memdoctor measures",
+            f"{f'{MAY_ASK}; else ' if denied else ''}keep the card to yourself while memdoctor measures",
         )
         return
     others = [process for process in gpu.processes if process.pid != own_pid]

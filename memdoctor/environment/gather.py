@@ -16,7 +16,10 @@ from memdoctor.probes.nvml import NoGpu, Survey, Unknown, survey
 from memdoctor.probes.torch_build import TorchBuild, torch_build
 from memdoctor.probes.visibility import Visible, as_cuda_numbers
 
-PACKAGES = ("torch", "transformers", "accelerate", "pydantic", "click", "rich", "nvidia-ml-py", "pynvml", "numpy")
+PACKAGES = (
+    "torch", "transformers", "huggingface-hub", "accelerate", "pydantic", "click", "rich", "nvidia-ml-py", "pynvml",
+    "numpy",
+)  # fmt: skip
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"  # the vendor's number in the PCI ID database

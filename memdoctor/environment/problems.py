@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from memdoctor.environment.builds import capability_problems, driver_problem
+from memdoctor.environment.builds import capability_problems, driver_problem, driver_problem_of_any, suitable_cuda
 from memdoctor.environment.card_problems import card_problems
 from memdoctor.environment.gather import Environment
-from memdoctor.environment.wording import Problem
+from memdoctor.environment.wording import MAY_TALK, Problem
 from memdoctor.errors import UsageError
 from memdoctor.probes.nvml import Absence, NoGpu, Survey
+from memdoctor.probes.seen import UnreadableGpu, Why
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.visibility import VARIABLE
 
@@ -34,6 +35,8 @@ def _no_gpu(seen: NoGpu, cards_on_bus: int) -> Iterator[Problem]:
             "the driver was upgraded and the old one is still loaded, or a container brings a library of its own",
             "restart the machine, or remove the library (libnvidia-ml.so) from the container",
         )
+    elif seen.absence is Absence.NO_PERMISSION:
+        yield Problem(seen.reason, "this user may not talk to the driver", MAY_TALK)
     elif seen.absence is not Absence.NO_DRIVER:
         yield Problem(seen.reason, "GPUs and what is on them are not seen", "does nvidia-smi work?")
     elif cards_on_bus:
@@ -45,18 +48,30 @@ def _no_gpu(seen: NoGpu, cards_on_bus: int) -> Iterator[Problem]:
 
 
 def _with_gpus(environment: Environment, seen: Survey, own_pid: int) -> Iterator[Problem]:
-    for unreadable in seen.unreadable:
-        yield Problem(
-            f"GPU {unreadable.index} does not answer: {unreadable.reason}",
-            "a card that has fallen off the bus stays away until it is reset, and may keep CUDA from starting",
-            "sudo dmesg | grep -i xid tells what happened; then nvidia-smi --gpu-reset or a restart of the machine",
-        )
+    yield from map(_unreadable, seen.unreadable)
     if not seen.gpus:
         return
     yield from _torch(environment, seen)
     yield from _visibility(environment)
     for gpu in seen.gpus:
         yield from card_problems(gpu, own_pid)
+
+
+def _unreadable(gpu: UnreadableGpu) -> Problem:
+    what = f"GPU {gpu.index} does not answer: {gpu.reason}"
+    if gpu.why is Why.NO_PERMISSION:
+        return Problem(what, "this user may not talk to the card", MAY_TALK)
+    if gpu.why is Why.LOST:
+        return Problem(
+            what,
+            "a card that has fallen off the bus stays away until it is reset, and may keep CUDA from starting",
+            "sudo dmesg | grep -i xid tells what happened; then nvidia-smi --gpu-reset or a restart of the machine",
+        )
+    return Problem(
+        what,
+        "without that memdoctor does not count the card; CUDA may see it all the same",
+        "does nvidia-smi show it? sudo dmesg | grep -i xid tells what happened to it",
+    )
 
 
 def _torch(environment: Environment, seen: Survey) -> Iterator[Problem]:
@@ -71,8 +86,9 @@ def _torch(environment: Environment, seen: Survey) -> Iterator[Problem]:
         yield Problem(
             f"torch {build.version} is built {built}, and there is an NVIDIA GPU",
             "this torch cannot use it; memdoctor simulates and does not measure",
-            "install a build for CUDA; https://pytorch.org/get-started/locally/ has the command",
+            f"install a build for CUDA{suitable_cuda(seen)}; https://pytorch.org/get-started/locally/ has the command",
         )
+        yield from driver_problem_of_any(seen)
 
 
 def _visibility(environment: Environment) -> Iterator[Problem]:

@@ -8,6 +8,14 @@ from memdoctor.probes.nvml import GpuProcess, Unknown
 from memdoctor.probes.seen import ProcessState
 from memdoctor.units import format_bytes
 
+# Root, and a process with CAP_SYS_ADMIN, have all of the driver's capabilities. Source: NVIDIA Multi-Instance GPU User
+# Guide, "Device Nodes and Capabilities".
+MAY_ASK = "root may ask: sudo, or in a container the capability SYS_ADMIN (docker run --cap-add SYS_ADMIN)"
+MAY_TALK = (
+    "let this user read and write /dev/nvidia* (ls -l /dev/nvidia* shows who may), or run as root; "
+    "start a container with --gpus all"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

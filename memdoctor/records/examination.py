@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from memdoctor.records.timeline import Timeline
@@ -80,6 +80,13 @@ class Counters:
     process_bytes: int | None = None
     listed_bytes: int | None = None
     used_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing counts to less than 0."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and value < 0:
+                raise ValueError(f"{field.name} is {value}, but must not be negative")
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _record(cells: tuple[Cell, ...], out: Path, limits: Limits, *, force: bool, 
     click.echo(f"{counted}, in {time.monotonic() - started:.0f} s", err=True)
     if not states[State.RECORDED] + states[State.RECORDED_BEFORE]:
         first = next((result for result in results if result.state is State.FAILED), results[0])
-        raise MeasureError("nothing was recorded", why=first.reason)
+        raise MeasureError("nothing was recorded", why=first.reason, hint=first.hint)
 
 
 def _tell(result: Result, done: int, total: int) -> None:

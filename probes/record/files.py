@@ -62,7 +62,9 @@ def open_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        raise InputError(f"cannot use {folder} for recordings", why=error.strerror or str(error)) from error
+        raise InputError(
+            f"cannot use {folder} for recordings", why=_file_in_the_way(folder) or error.strerror or str(error)
+        ) from error
     foreign = [name for name in names if not (name in _OURS or name.endswith(SUFFIX) or name.startswith(_TEMPORARY))]
     if foreign:
         more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
@@ -81,7 +83,7 @@ def recordings(folder: Path) -> list[Path]:
         InputError: there is no such folder.
     """
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}")
+        raise InputError(f"there is no folder {folder}", why=_file_in_the_way(folder))
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
@@ -90,9 +92,17 @@ def file_of(folder: Path, gpu: str, cell: str) -> Path:
     return folder / f"{_short(gpu)}-{cell}{SUFFIX}"
 
 
-def is_recorded_somewhere(folder: Path, cell: str) -> bool:
-    """Whether the cell was recorded on any GPU."""
-    return any(folder.glob(f"*-{cell}{SUFFIX}"))
+def recordings_of(folder: Path, cell: str) -> list[Path]:
+    """The recordings of the cell on any GPU, by name."""
+    return sorted(folder.glob(f"*-{cell}{SUFFIX}"))
+
+
+def _file_in_the_way(folder: Path) -> str:
+    """Which file is where this folder, or one above it, should be; empty where none is."""
+    found = next((path for path in (folder, *folder.parents) if path.exists()), None)
+    if found is None or found.is_dir():
+        return ""
+    return "it is a file" if found == folder else f"{found} is a file"
 
 
 def _short(gpu: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -11,16 +12,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from memdoctor.codec import from_json, to_json
-from memdoctor.errors import MeasureError
+from memdoctor.errors import MeasureError, TooSlow
 from memdoctor.probes import STEPS
+from memdoctor.probes.pool import ENVIRONMENTS
 from memdoctor.probes.record.grid import Cell, facts_of
-from memdoctor.records import Device, Workload
+from memdoctor.probes.worker import configure_allocator
+from memdoctor.records import Backend, Device, Workload
 from memdoctor.units import KIB
 
 if TYPE_CHECKING:  # the parent imports no torch
     from memdoctor.probes.cuda_allocator import CudaAllocator
 
 CELLS = 3  # of the grid, from its first on
+MORE_TIME = "a larger --cell-time-limit, and --time-limit where that is less"
 
 
 class How(StrEnum):
@@ -82,7 +86,7 @@ def overhead_of(cell: Cell, run_once: RunOnce) -> Overhead:
 
 
 def run_once(workload: Workload, how: How, *, device: Device, time_limit: float) -> Cost:
-    """Run the steps in a process of their own, on the GPU.
+    """Run the steps in a process of their own, on the GPU, with the settings that a recording has.
 
     Raises:
         MeasureError: it failed, or took longer than the limit.
@@ -92,13 +96,15 @@ def run_once(workload: Workload, how: How, *, device: Device, time_limit: float)
         "device": to_json(device),
         "config": dict(facts_of(workload.model).config),
     }
+    environment = {**os.environ, **ENVIRONMENTS[Backend.GPU]}
+    configure_allocator(environment, device.alloc_conf)
     try:
         ran = subprocess.run(
             [sys.executable, "-P", "-m", __name__, how.value], input=json.dumps(question), capture_output=True,
-            text=True, timeout=time_limit, check=False,
+            text=True, timeout=time_limit, check=False, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise MeasureError(f"the {how} step took longer than {time_limit:g} s") from error
+        raise TooSlow(f"the {how} step took longer than {time_limit:g} s", hint=MORE_TIME) from error
     lines = ran.stdout.strip().splitlines()
     if ran.returncode or not lines:
         last = ran.stderr.strip().splitlines()[-1:]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from memdoctor.errors import InputError, MemdoctorError
+from memdoctor.errors import InputError, MemdoctorError, TooSlow
 from memdoctor.probes.pool import Bug
-from memdoctor.probes.record.files import MOST_BYTES, Versions, file_of, is_recorded_somewhere, save, versions_in
+from memdoctor.probes.record.files import MOST_BYTES, Versions, file_of, recordings_of, save, versions_in
 from memdoctor.probes.record.grid import Cell, beyond, reason_to_skip
 from memdoctor.records import Device, Examination, RanOut, Workload
 from memdoctor.units import format_bytes
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a cell, and why; ``detail`` is the traceback of what nobody foresaw."""
+    """What became of a cell, why, and what to do (``hint``); ``detail`` is the traceback of what nobody foresaw."""
 
     cell: str
     state: State
@@ -42,6 +42,7 @@ class Result:
     size_bytes: int = 0
     seconds: float = 0.0
     detail: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +93,27 @@ class Recorder:
     def _new_one_first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """The card is not known before a step ran on it: let that be one that nobody has recorded yet."""
         for number, cell in enumerate(cells):
-            if self.force or not is_recorded_somewhere(self.folder, cell.name):
+            if self.force or not recordings_of(self.folder, cell.name):
                 return [cell, *cells[:number], *cells[number + 1 :]]
         return cells
 
     def _skip(self, cell: Cell) -> Result | None:
         """Why there is nothing to do; ``None`` where there is."""
-        if self.device is not None and (settled := self._settled(cell, self.device)):
+        settled = self._broken(cell) if self.device is None else self._settled(cell, self.device)
+        if settled:
             return settled
         left, expected = self._left(), self._expected(cell)
         if left <= expected:
             return Result(cell.name, State.NOT_REACHED, f"{max(left, 0):.0f} s were left, it takes {expected:.0f} s")
+        return None
+
+    def _broken(self, cell: Cell) -> Result | None:
+        """Before the card is known: no step is run for a recording that would then not be written."""
+        for path in () if self.force else recordings_of(self.folder, cell.name):
+            try:
+                versions_in(path)
+            except InputError as error:
+                return _kept(cell, path, error.what)
         return None
 
     def _settled(self, cell: Cell, device: Device) -> Result | None:
@@ -115,10 +126,10 @@ class Recorder:
         try:
             versions = versions_in(path)
         except InputError as error:
-            return Result(cell.name, State.SKIPPED, f"{error.what}; --force records it anew", path.name)
+            return _kept(cell, path, error.what)
         if versions == self.versions:
             return Result(cell.name, State.RECORDED_BEFORE, "", path.name, path.stat().st_size)
-        return Result(cell.name, State.SKIPPED, f"recorded with {versions}; --force records it anew", path.name)
+        return _kept(cell, path, f"recorded with {versions}")
 
     def _left(self) -> float:
         return self.limits.run - (self.clock() - self._started)
@@ -146,12 +157,18 @@ class Recorder:
         return Result(cell.name, State.RECORDED, _remark(examination, size), path.name, size, round(seconds, 1))
 
     def _failed(self, cell: Cell, error: MemdoctorError | Bug, seconds: float) -> Result:
-        self._errors.append(error)
         self._starts = True
+        if not isinstance(error, TooSlow):  # which says something of the cell, not of the machine
+            self._errors.append(error)
         if not self._recorded and [_reason(one) for one in self._errors].count(_reason(error)) >= SAME_ERRORS:
             raise error
         detail = str(error) if isinstance(error, Bug) else ""
-        return Result(cell.name, State.FAILED, _in_a_line(error), seconds=round(seconds, 1), detail=detail)
+        hint = error.hint if isinstance(error, MemdoctorError) else ""
+        return Result(cell.name, State.FAILED, _in_a_line(error), seconds=round(seconds, 1), detail=detail, hint=hint)
+
+
+def _kept(cell: Cell, path: Path, why: str) -> Result:
+    return Result(cell.name, State.SKIPPED, f"{why}; --force records it anew", path.name)
 
 
 def _reason(error: MemdoctorError | Bug) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import memdoctor
 from memdoctor.catalogue import find_gpu
-from memdoctor.errors import InputError, MeasureError, MemdoctorError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError, TooSlow
 from memdoctor.probes.pool import Pool, Request
 from memdoctor.probes.record import tables
 from memdoctor.probes.record.comparison import CellComparison, context_is_measured
 from memdoctor.probes.record.files import TABLES, read_run, recordings
 from memdoctor.probes.record.grid import facts_of
-from memdoctor.probes.record.overhead import Overhead
+from memdoctor.probes.record.overhead import MORE_TIME, Overhead
 from memdoctor.probes.record.runner import Measure
 from memdoctor.probes.record.simulating import compare_all
 from memdoctor.records import Backend, Device, Examination, Workload
@@ -49,6 +49,8 @@ def measuring(time_limit: float) -> Iterator[Measure]:
             request = Request(workload, THIS_GPU, facts_of(workload.model), time_limit=seconds)
             try:
                 return with_a_context(pool.examine([request])[0])
+            except TooSlow as error:
+                raise TooSlow(error.what, why=error.why, hint=MORE_TIME) from error
             except MeasureError as error:
                 if "--backend" not in error.hint:
                     raise

@@ -71,8 +71,12 @@ def short(comparisons: Sequence[CellComparison]) -> str:
         for comparison in worst_first(comparisons)
         if (text := _told(comparison)) or not comparison.same_outcome
     ]
-    lines = [f"{len(comparisons)} recordings, simulated anew", *map(_sentence, summarize(comparisons))]
+    lines = [f"{_counted(comparisons)}, simulated anew", *map(_sentence, summarize(comparisons))]
     return "\n".join([*lines, *(["worst:", *worst[:_MOST_SHORT]] if worst else [])])
+
+
+def _counted(comparisons: Sequence[CellComparison]) -> str:
+    return "1 recording" if len(comparisons) == 1 else f"{len(comparisons)} recordings"
 
 
 def _sentence(summary: Summary) -> str:
@@ -99,7 +103,7 @@ def _opening(comparisons: Sequence[CellComparison]) -> list[str]:
     cards = ", ".join(sorted({comparison.device.name for comparison in comparisons})) or "no GPU"
     same = sum(comparison.same_outcome for comparison in comparisons)
     return [
-        f"{len(comparisons)} recordings of {cards}; {same} of them end as simulated. Errors are simulated less",
+        f"{_counted(comparisons)} of {cards}; as simulated, {same} of them ended. Errors are simulated less",
         "measured, in percent of what was measured: negative is too little. The simulated bytes of the device have the",
         "context that the catalogue says. Categories are those at the peak.",
     ]

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from memdoctor.catalogue import find_model
+from memdoctor.errors import MemdoctorError
 from memdoctor.probes.bare import run_bare
 from memdoctor.probes.cuda_allocator import CudaAllocator
 from memdoctor.probes.gpu import run_watched
@@ -83,7 +84,21 @@ def host_bytes(make: Callable[[], Allocator], config: dict[str, Any], workload: 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print; what is in the way is one error."""
+    try:
+        measure()
+    except MemdoctorError as error:
+        error.hint = error.hint.replace("--backend simulated", "--stand-in")  # this program's own option
+        sys.stderr.write(f"Error: {error}\n")
+        sys.exit(error.exit_code)
+
+
+def measure() -> None:
+    """Measure and print.
+
+    Raises:
+        MeasureError: there is no CUDA device that works.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="bert-base-uncased")
     parser.add_argument("--batch-size", type=int, default=8)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from memdoctor.doctor import (
 )
 from memdoctor.errors import InputError, UsageError
 from memdoctor.measuring import describe
-from memdoctor.records import Attention, Examination, Precision, Task, Workload
+from memdoctor.records import Attention, Counters, Examination, Precision, Task, Workload
 from memdoctor.reports.documents import diagnosis_document, examination_document
 from memdoctor.storage import write_document
 from memdoctor.units import GIB
@@ -279,6 +280,16 @@ def test_a_diagnosis_is_no_examination(two_steps: Examination, tmp_path: Path) -
     with pytest.raises(InputError, match="no examination") as caught:
         load_examination(path)
     assert "diagnosis" in caught.value.why
+
+
+def test_a_negative_counter_is_a_broken_examination(two_steps: Examination, tmp_path: Path) -> None:
+    path, counted = tmp_path / "a.json", Counters(**dict.fromkeys((field.name for field in fields(Counters)), 5))
+    document = examination_document(replace(two_steps, counters=counted))
+    document["counters"]["used_bytes"] = -5
+    write_document(path, document, force=False)
+    with pytest.raises(InputError, match="broken examination") as caught:
+        load_examination(path)
+    assert "used_bytes is -5, but must not be negative" in caught.value.why
 
 
 def test_a_broken_examination_is_named(two_steps: Examination, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from memdoctor.records import (
     Block,
     Breakdown,
     Category,
+    Counters,
     Device,
     Event,
     Examination,
@@ -177,6 +178,14 @@ def test_a_clipping_norm_that_no_file_could_hold_is_refused(norm: float) -> None
 
 def test_a_clipping_norm_of_zero_means_no_clipping() -> None:
     assert Workload(model="bert", max_grad_norm=0.0).max_grad_norm == 0
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Counters)])
+def test_a_counter_is_not_negative(name: str) -> None:
+    counted = dict.fromkeys((field.name for field in fields(Counters)), 0)
+    assert getattr(Counters(**counted), name) == 0
+    with pytest.raises(ValueError, match=f"{name} is -5"):
+        Counters(**{**counted, name: -5})
 
 
 def card(**changes: Any) -> Device:

@@ -76,7 +76,7 @@ def test_without_the_library_the_reason_names_what_to_install(monkeypatch: pytes
     ("code", "words", "absence"),
     [
         (12, "Library Not Found", Absence.NO_DRIVER), (9, "Driver Not Loaded", Absence.NO_DRIVER),
-        (18, "version mismatch", Absence.MISMATCH), (4, "Insufficient Permissions", Absence.FAILED),
+        (18, "version mismatch", Absence.MISMATCH), (4, "Insufficient Permissions", Absence.NO_PERMISSION),
         (999, "Unknown Error", Absence.FAILED), (77, "code 77", Absence.FAILED),
     ],
 )  # fmt: skip
@@ -150,10 +150,44 @@ def test_memory_that_is_not_told_is_a_reason(nvml: Any, pretend_gpus: Any) -> No
     assert "Not Supported" in no_gpu().reason  # cards that share the host's memory
 
 
-@pytest.mark.parametrize("broken", [{"total": 0, "reserved": 0}, {"used": 2**64 - 1}, {"reserved": 17 * GIB}])
-def test_memory_that_cannot_be_is_a_reason(nvml: Any, pretend_gpus: Any, broken: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"total": 0, "reserved": 0}, "0 B in use of 0 B: that cannot be"),
+        ({"used": 2**60}, "1048576.00 TiB in use of 16.00 GiB: that cannot be"),
+        ({"reserved": 17 * GIB}, "17.00 GiB in use of 16.00 GiB: that cannot be"),
+    ],
+)
+def test_memory_that_cannot_be_is_a_reason(nvml: Any, pretend_gpus: Any, broken: dict[str, int], told: str) -> None:
     pretend_gpus(nvml.card(**broken))
-    assert "cannot be" in no_gpu().reason
+    assert no_gpu().reason == f"GPU 0 does not answer: no memory: {told}"
+
+
+@pytest.mark.parametrize(
+    "figures", [{"total": "much", "used": 0}, {"total": GIB, "used": -1}, {"total": 1.5, "used": 1}]
+)
+def test_memory_that_is_no_count_is_a_reason(
+    nvml: Any, pretend_gpus: Any, monkeypatch: pytest.MonkeyPatch, figures: dict[str, Any]
+) -> None:
+    pretend_gpus(nvml.card())
+    monkeypatch.setattr(nvml, "nvmlDeviceGetMemoryInfo", lambda handle, version=None: SimpleNamespace(**figures))
+    assert "is no count" in no_gpu().reason
+
+
+@pytest.mark.parametrize("broken", [["a", "b"], [7], [7, 5, 0], [-7, 5], "7.5", None])
+def test_a_capability_that_is_none_is_a_reason(nvml: Any, pretend_gpus: Any, broken: Any) -> None:
+    pretend_gpus(nvml.card(0, capability=broken), nvml.card(1))
+    assert [(gpu.index, gpu.compute_capability) for gpu in seen_gpus()] == [(1, "7.5")]
+    assert [(gpu.index, "no compute capability" in gpu.reason) for gpu in surveyed().unreadable] == [(0, True)]
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_text_without_anything_in_it_is_no_answer(nvml: Any, pretend_gpus: Any, empty: str) -> None:
+    pretend_gpus(nvml.card(0, bus=empty), nvml.card(1, uuid=empty), driver=empty)
+    seen = surveyed()
+    assert isinstance(seen.driver, Unknown)
+    assert isinstance(seen.gpus[0].pci_bus_id, Unknown)
+    assert [(gpu.index, gpu.reason) for gpu in seen.unreadable] == [(1, f"no UUID: the answer is {empty!r}")]
 
 
 @pytest.mark.parametrize("old", [{"lacks": ["nvmlDeviceGetMemoryInfo_v2"]}, {"missing": ["nvmlMemory_v2"]}])

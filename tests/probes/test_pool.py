@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from memdoctor.errors import InputError, MeasureError, MemdoctorError, WorkerError
+from memdoctor.errors import InputError, MeasureError, MemdoctorError, TooSlow, WorkerError
 from memdoctor.probes.pool import Bug, Pool, Request
-from memdoctor.probes.resolve import ModelFacts
+from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.worker import error_of
 from memdoctor.records import Completed, Device, Examination, Workload
 
@@ -199,13 +199,17 @@ def test_a_pool_that_was_asked_nothing_starts_nothing() -> None:
         assert others_than(before) == set()
 
 
-def test_a_probe_past_the_time_limit_names_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("evaluate", "hint"),
+    [(False, "a larger --time-limit"), (True, "a larger --time-limit, or less to evaluate")],
+)
+def test_a_probe_past_the_time_limit_names_the_limit(evaluate: bool, hint: str) -> None:
     before = workers()
-    with Pool(time_limit=0.05) as pool, pytest.raises(WorkerError) as caught:
-        pool.examine([request(batch_size=3)])
+    with Pool(time_limit=0.05) as pool, pytest.raises(TooSlow) as caught:
+        pool.examine([request(batch_size=3, evaluate=evaluate)])
     assert caught.value.exit_code == 6
     assert "0.05 s" in caught.value.why
-    assert "--time-limit" in caught.value.hint
+    assert caught.value.hint == hint
     assert "tiny at batch 3, length 4" in caught.value.what
     assert others_than(before) == set()
 
@@ -307,3 +311,64 @@ def test_workers_end_when_their_caller_is_killed(tmp_path: Path) -> None:
         caller.wait(PATIENCE)
     _, alive = psutil.wait_procs(started, timeout=PATIENCE)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("library", "error", "why"),
+    [
+        (
+            "transformers", "ImportError('huggingface-hub>=1.3.0 is required,\\nbut found huggingface-hub==0.30.0')",
+            "ImportError: huggingface-hub>=1.3.0 is required, but found huggingface-hub==0.30.0",
+        ),
+        ("torch", "OSError('libcudart.so.13: cannot open')", "OSError: libcudart.so.13: cannot open"),
+        ("torch", "ValueError('libcublas.so not found')", "ValueError: libcublas.so not found"),
+    ],
+)  # fmt: skip
+def test_a_library_that_cannot_be_imported_is_an_error_of_the_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, error: str, why: str
+) -> None:
+    (tmp_path / f"{library}.py").write_text(f"raise {error}\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with Pool() as pool:
+        for _ in range(2):  # the second time too
+            with pytest.raises(MeasureError) as caught:
+                pool.examine([request()])
+            assert (caught.value.what, caught.value.why) == (f"{library} cannot be imported", why)
+            assert "pip check" in caught.value.hint
+            assert "memdoctor env" in caught.value.hint
+
+
+IN_A_CYCLE = """
+import weakref
+import torch
+from torch import nn
+
+BEFORE = []
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.me = nn.Linear(4, 2), [self]
+
+    def forward(self, values):
+        return self.head(values).sum()
+
+def make():
+    alive = [model for before in BEFORE if (model := before()) is not None]
+    if alive:
+        raise RuntimeError(f"{len(alive)} models of earlier probes are still there")
+    net = Net()
+    BEFORE.append(weakref.ref(net))
+    return net, {"values": torch.zeros(1, 4)}
+"""
+
+
+def test_a_model_that_holds_itself_is_gone_before_the_next_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cyclic.py").write_text(IN_A_CYCLE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    asked = Request(Workload(model="cyclic:make", batch_size=1), CARD, resolve_model("cyclic:make"))
+    with Pool() as pool:
+        for _ in range(3):
+            assert len(pool.examine([asked])) == 1

@@ -311,3 +311,13 @@ def test_a_hub_that_never_answers_is_out_of_reach(tmp_path: Path) -> None:
         silent.listen()
         answer = Machine(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}").resolve("me/slow")
     assert "out of reach" in answer["why"]
+
+
+def test_a_hub_client_that_cannot_be_imported_is_no_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert resolve_model("bert-base-uncased").source.startswith("catalogue: ")
+    with pytest.raises(InputError) as caught:
+        resolve_model("nobody/nothing")
+    assert caught.value.why.count("huggingface_hub cannot be imported") == 2  # its cache, and the hub

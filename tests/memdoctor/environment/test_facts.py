@@ -91,3 +91,12 @@ def test_all_of_it_is_json(nvml: Any, environment: Any) -> None:
     assert read["cuda_order"]["uuids"] == [second["mig"]["instances"][0]["uuid"]]
     assert all(set(problem) == {"what", "why", "hint"} for problem in read["problems"])
     assert read["problems"]
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_card_without_a_name_is_called_so(nvml: Any, environment: Any, name: str) -> None:
+    line = facts(environment(nvml.card(name=name)))["GPU 0"]
+    assert (
+        line
+        == "a card without a name, 0 B of 15.00 GiB in use, 1.00 GiB more kept by the driver, compute capability 7.5"
+    )

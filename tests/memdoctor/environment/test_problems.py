@@ -135,6 +135,38 @@ def test_a_driver_older_than_torch_needs(environment: Any, cuda: str, driver: st
     assert f"driver {oldest} or newer" in said
 
 
+RUNS_WITH = "memdoctor runs with torch 2.11 or newer for CUDA 12.6 or newer, which needs 525 or newer"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "hint"),
+    [
+        ("13.0", "550.54", "update the driver to 580 or newer, or install a torch for CUDA 12.x"),
+        ("13.0", "470.42", f"update the driver to 580 or newer; {RUNS_WITH}"),
+        ("12.6", "470.42", "update the driver to 525 or newer"),
+        ("11.8", "449.9", f"update the driver to 450 or newer; {RUNS_WITH}"),
+        ("14.0", "580.65", "update the driver to one for CUDA 14, or install a torch for CUDA 13.x"),
+    ],
+)
+def test_nobody_is_sent_to_a_torch_that_memdoctor_does_not_run_with(
+    environment: Any, cuda: str, driver: str, hint: str
+) -> None:
+    built = environment(torch=TorchBuild("2.13.0", cuda, None), properties={"driver": driver, "cuda": 11040})
+    (problem,) = problems(built)
+    assert problem.hint == hint
+
+
+def test_a_torch_for_cpus_and_a_driver_too_old_for_any_other(environment: Any) -> None:
+    torch = TorchBuild("2.13.0+cpu", None, None)
+    cpus, old = problems(environment(torch=torch, properties={"driver": "470.42.01", "cuda": 11040}))
+    assert "CPUs only" in cpus.what
+    assert old.what == "the driver is too old for any torch for CUDA: 470.42.01, which runs CUDA up to 11.4"
+    assert old.hint == "update the driver to 525 or newer, for CUDA 13.x to 580 or newer"
+    said = only(environment(torch=torch, properties={"driver": "525.60.13", "cuda": 12000}))
+    assert "install a build for CUDA 12.x; " in said
+    assert "install a build for CUDA; " in only(environment(torch=torch))
+
+
 @pytest.mark.parametrize(("cuda", "driver"), [("13.0", "580.65"), ("12.8", "525.60.13"), ("11.8", "595.1")])
 def test_a_driver_that_will_do(environment: Any, cuda: str, driver: str) -> None:
     assert problems(environment(torch=TorchBuild("2.13.0", cuda, None), properties={"driver": driver})) == ()
@@ -206,6 +238,28 @@ def test_a_card_that_does_not_answer(nvml: Any, environment: Any) -> None:
     faults = {"nvmlDeviceGetHandleByIndex_v2 1": 15}
     said = only(environment(nvml.card(0), nvml.card(1), properties={"faults": faults}))
     assert "GPU 1 does not answer: GPU is lost" in said
+    assert "--gpu-reset" in said
+
+
+def test_a_card_that_does_not_tell_enough_is_not_called_lost(nvml: Any, environment: Any) -> None:
+    said = only(environment(nvml.card(0), nvml.card(1, capability=["a", "b"])))
+    assert "GPU 1 does not answer: no compute capability: 'a' is no count" in said
+    assert "--gpu-reset" not in said
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex_v2", "nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
+def test_a_card_that_this_user_may_not_ask(environment: Any, function: str) -> None:
+    said = only(environment(properties={"faults": {function: 4}}, visible=None))
+    assert "Insufficient Permissions" in said
+    assert "/dev/nvidia*" in said
+    assert "--gpu-reset" not in said
+
+
+def test_processes_that_only_root_may_list(environment: Any) -> None:
+    faults = {"nvmlDeviceGetComputeRunningProcesses_v3": 4}
+    said = only(environment(properties={"faults": faults}))
+    assert "root may ask" in said
+    assert "--cap-add SYS_ADMIN" in said
 
 
 @pytest.mark.parametrize("text", ["", "-1", "9", "0,0", "0,9", "GPU-ffff"])

@@ -165,6 +165,29 @@ def test_without_a_gpu_the_reason_is_told(bare: Bare, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
+def test_cells_that_are_too_slow_name_the_option_that_counts(bare: Bare, tmp_path: Path) -> None:
+    ran = bare.stand_in("--cells", FIRST, "--cells", THIRD, "--cell-time-limit", "0.05", "--out", tmp_path / "out")
+    assert (ran.returncode, ran.stdout) == (6, "")
+    assert ran.stderr.count("it took longer than 0.05 s") == 3  # of each cell, and of all
+    error = ran.stderr[ran.stderr.index("Error: ") :].splitlines()
+    assert error[0] == "Error: nothing was recorded"
+    assert error[2] == "  try: a larger --cell-time-limit, and --time-limit where that is less"
+    assert [cell["state"] for cell in read_run(tmp_path / "out")] == ["failed", "failed"]
+
+
+def test_a_broken_installation_is_one_error(bare: Bare, tmp_path: Path) -> None:
+    (tmp_path / "transformers.py").write_text("raise ImportError('huggingface-hub is too old')")
+    path = os.pathsep.join([str(tmp_path), bare.environment["PYTHONPATH"]])
+    ran = Bare({**bare.environment, "PYTHONPATH": path}).run("--grid", "quick", "--out", tmp_path / "out")
+    assert (ran.returncode, ran.stdout) == (6, "")
+    assert ran.stderr[ran.stderr.index("\nError: ") + 1 :].splitlines() == [
+        "Error: transformers cannot be imported",
+        "  why: ImportError: huggingface-hub is too old",
+        "  try: pip check tells which packages do not go together; memdoctor env lists what is installed",
+    ]
+    assert "Traceback" not in ran.stderr
+
+
 def test_recordings_are_compared_on_a_machine_without_a_gpu(bare: Bare, tmp_path: Path) -> None:
     entry = find_model(TINY)
     assert entry is not None
@@ -178,7 +201,7 @@ def test_recordings_are_compared_on_a_machine_without_a_gpu(bare: Bare, tmp_path
     ran = bare.run("--table", tmp_path, "--out", tmp_path / "elsewhere")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[:3] == [
-        "1 recordings, simulated anew",
+        "1 recording, simulated anew",
         "  allocated            1 of 1 exact, 0 too little; error median 0.000 %, largest 0.000 %",
         "  reserved             1 of 1 exact, 0 too little; error median 0.000 %, largest 0.000 %",
     ]

@@ -14,10 +14,10 @@ from memdoctor.probes.record.files import (
     Versions,
     file_of,
     installed_versions,
-    is_recorded_somewhere,
     open_folder,
     read_run,
     recordings,
+    recordings_of,
     save,
     versions_in,
     write_run,
@@ -60,7 +60,13 @@ def test_a_file_in_its_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(InputError, match=r"cannot use .*out for recordings") as raised:
         open_folder(tmp_path / "out")
-    assert raised.value.why == "File exists"
+    assert raised.value.why == "it is a file"
+    with pytest.raises(InputError, match=r"cannot use .*below for recordings") as raised:
+        open_folder(tmp_path / "out" / "below")
+    assert raised.value.why == f"{tmp_path / 'out'} is a file"
+    with pytest.raises(InputError, match="there is no folder") as raised:
+        recordings(tmp_path / "out")
+    assert raised.value.why == "it is a file"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write whatever the permissions say")
@@ -80,8 +86,8 @@ def test_recordings_are_found_by_name(tmp_path: Path) -> None:
 
 def test_a_cell_of_a_model_is_not_that_of_another(tmp_path: Path) -> None:
     (tmp_path / "t4-roberta-base-8x512.json.gz").touch()
-    assert is_recorded_somewhere(tmp_path, "roberta-base-8x512")
-    assert not is_recorded_somewhere(tmp_path, "bert-base-8x512")
+    assert recordings_of(tmp_path, "roberta-base-8x512") == [tmp_path / "t4-roberta-base-8x512.json.gz"]
+    assert recordings_of(tmp_path, "bert-base-8x512") == []
 
 
 def test_a_recording_says_which_versions_made_it(recording: Callable[..., Examination], tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cuda_standin import CudaStandIn
 
 from memdoctor.catalogue import find_model
-from memdoctor.errors import MeasureError
+from memdoctor.errors import MeasureError, TooSlow
 from memdoctor.probes import STEPS
 from memdoctor.probes.gpu import run_watched
 from memdoctor.probes.history import Totals
@@ -61,5 +65,26 @@ def test_a_child_that_fails_says_why(recording: Callable[..., Examination], monk
 
 
 def test_a_child_that_hangs_is_ended(recording: Callable[..., Examination]) -> None:
-    with pytest.raises(MeasureError, match=r"took longer than 0\.01 s"):
+    with pytest.raises(TooSlow, match=r"took longer than 0\.01 s") as raised:
         run_once(DEFAULT[5].workload, How.BARE, device=recording().device, time_limit=0.01)
+    assert "--cell-time-limit" in raised.value.hint
+
+
+@pytest.mark.parametrize("conf", ["", "max_split_size_mb:64"])
+def test_a_child_has_the_settings_that_a_recording_has(
+    recording: Callable[..., Examination], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, conf: str
+) -> None:
+    """Settings of the allocator that the user exported are not those of recordings."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.setenv(name, "expandable_segments:True")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "python").write_text(
+        f"#!/bin/sh\nenv > {shlex.quote(str(tmp_path))}/env\n"
+        """echo '{"allocated_bytes": 1, "reserved_bytes": 2, "host_bytes": 3}'\n"""
+    )
+    (tmp_path / "python").chmod(0o755)
+    device = replace(recording().device, alloc_conf=conf)
+    assert run_once(DEFAULT[5].workload, How.BARE, device=device, time_limit=60) == Cost(1, 2, 3)
+    lines = (tmp_path / "env").read_text().splitlines()
+    expected = ["PYTHONHASHSEED=0", *([f"PYTORCH_ALLOC_CONF={conf}"] if conf else [])]
+    assert sorted(line for line in lines if "ALLOC_CONF=" in line or "HASHSEED=" in line) == expected

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memdoctor.errors import InputError, MeasureError, WorkerError
+from memdoctor.errors import InputError, MeasureError, TooSlow, WorkerError
 from memdoctor.probes.pool import Bug
 from memdoctor.probes.record.files import MOST_BYTES, Versions
 from memdoctor.probes.record.grid import Cell, cell
@@ -151,6 +151,14 @@ def test_the_same_reason_twice_before_anything_is_recorded_is_the_machine(bench:
     assert names(tmp_path) == []
 
 
+def test_cells_that_are_slow_say_nothing_of_the_machine(bench: Bench, tmp_path: Path) -> None:
+    slow = TooSlow("did not finish", why="it took longer than 60 s", hint="more time")
+    bench.errors = {"bert-base-uncased 1": slow, "bert-base-uncased 2": slow}
+    results = bench.run(tmp_path)
+    assert states(results) == [State.FAILED, State.FAILED, State.RECORDED]
+    assert results[0].hint == "more time"
+
+
 def test_two_reasons_are_two_cells(bench: Bench, tmp_path: Path) -> None:
     bench.errors = {
         "bert-base-uncased 1": WorkerError("did not finish", why="it took longer than 60 s"),
@@ -253,6 +261,17 @@ def test_a_broken_file_is_told_and_kept(bench: Bench, tmp_path: Path) -> None:
     assert states(results) == [State.RECORDED, State.SKIPPED]
     assert "broken" in results[1].reason
     assert (tmp_path / FILES[1]).read_bytes() == b"\x1f\x8bbroken"
+
+
+def test_no_step_is_run_for_a_broken_file_alone(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / FILES[0]).write_bytes(b"broken")
+    (skipped,) = bench.run(tmp_path, CELLS[:1])
+    assert (skipped.state, skipped.file, bench.asked) == (State.SKIPPED, FILES[0], [])
+    assert skipped.reason.endswith(f"{FILES[0]} is broken or not JSON; --force records it anew")
+    assert states(bench.run(tmp_path, CELLS[:2])) == [State.RECORDED, State.SKIPPED]  # the other tells the card
+    assert [asked[:2] for asked in bench.asked] == [("bert-base-uncased", 2)]
+    assert states(bench.run(tmp_path, CELLS[:1], force=True)) == [State.RECORDED]
+    assert load_examination(tmp_path / FILES[0]).workload == CELLS[0].workload
 
 
 def test_a_full_disk_is_one_error_and_what_was_written_is_whole(

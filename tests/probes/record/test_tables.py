@@ -79,7 +79,7 @@ def test_another_outcome_is_told(recording: Recording) -> None:
     assert lines(markdown([lost], ()), "Recordings, worst first")[2:] == [
         "| h200-c | completed, but not simulated: no |  |  |  |  |  |  |"
     ]
-    assert short([lost]).splitlines() == ["1 recordings, simulated anew", "worst:", "  h200-c: not simulated: no"]
+    assert short([lost]).splitlines() == ["1 recording, simulated anew", "worst:", "  h200-c: not simulated: no"]
 
 
 def test_what_recording_costs_is_told_where_it_was_looked_at(recording: Recording) -> None:
