@@ -11,15 +11,17 @@ from typing import Any
 
 import torch
 
-from memdoctor.errors import InputError
+from memdoctor.errors import InputError, UsageError
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.cpu import ready_subject
 from memdoctor.probes.host import with_what_is_held
 from memdoctor.probes.models import attention_of
+from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.provenance import provenance_of
 from memdoctor.probes.real import Subject
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.verification.checks import even, loss_falls, steps, uneven
+from memdoctor.probes.verification.loops import loop_of
 from memdoctor.probes.verification.micro_batches import (
     Rows,
     densely_labelled,
@@ -38,14 +40,17 @@ def verify(
     """Run the plan's loop on this machine's processor, and check what accumulation is held to.
 
     Raises:
+        UsageError: an optimizer that has no gradients to look at.
         InputError: the model or the loop does not exist, fails, or does not follow the contract.
         MeasureError: the Trainer cannot run here, the model refuses, or the machine has no memory left.
     """
     started = time.perf_counter()
     here = with_what_is_held(device)
+    _check_optimizer(workload)
+    loop = loop_of(plan)  # before the model, which takes long to be made
     subject = ready_subject(config, workload)
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
-    bench = Bench(workload, plan, subject.model)
+    bench = Bench(workload, plan, subject.model, loop)
     rows = _rows(workload, subject, made_up=FACTORY_KEY not in config)
     evenly, unevenly, reason = _labelled(workload, rows)
     gradients, leftover = even(bench, evenly)
@@ -62,6 +67,15 @@ def verify(
         checks=(gradients, unlike, leftover, steps(bench, trained), memory, falls), peaks=peaks,
         losses=tuple(loss if isfinite(loss) else None for loss in losses),
     )  # fmt: skip
+
+
+def _check_optimizer(workload: Workload) -> None:
+    if updates_in_backward(workload.optimizer):
+        raise UsageError(
+            f"--optim {workload.optimizer} cannot accumulate gradients",
+            why="it updates each weight in backward and drops its gradient, micro-batch by micro-batch",
+            hint="another --optim, or no gradient accumulation",
+        )
 
 
 def _rows(workload: Workload, subject: Subject, *, made_up: bool) -> Rows:

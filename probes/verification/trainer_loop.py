@@ -11,7 +11,7 @@ from memdoctor.errors import InputError, MeasureError, MemdoctorError
 from memdoctor.probes.failures import host_out_of_memory, refusal
 from memdoctor.probes.verification.loops import LoopJob
 
-_INSTALL = "pip install 'accelerate>=1.1', or --loop package.module:function"
+_INSTALL = "pip install 'accelerate>=1.1' (the extra trainer), or --loop package.module:function"
 
 
 def require() -> None:
