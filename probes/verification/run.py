@@ -21,6 +21,7 @@ from memdoctor.probes.provenance import provenance_of
 from memdoctor.probes.real import Subject
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.verification.checks import even, loss_falls, steps, uneven
+from memdoctor.probes.verification.frugal import kept_at_hand
 from memdoctor.probes.verification.loops import loop_of
 from memdoctor.probes.verification.micro_batches import (
     Rows,
@@ -50,8 +51,13 @@ def verify(
     loop = loop_of(plan)  # before the model, which takes long to be made
     subject = ready_subject(config, workload)
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
-    bench = Bench(workload, plan, subject.model, loop)
     rows = _rows(workload, subject, made_up=FACTORY_KEY not in config)
+    with kept_at_hand():
+        return _checked(Bench(workload, plan, subject.model, loop), rows, here, subject.weights, model_source, started)
+
+
+def _checked(bench: Bench, rows: Rows, here: Device, weights: str, model_source: str, started: float) -> Verification:
+    workload, plan = bench.workload, bench.plan
     evenly, unevenly, reason = _labelled(workload, rows)
     gradients, leftover = even(bench, evenly)
     unlike = uneven(bench, unevenly, reason)
@@ -62,7 +68,7 @@ def verify(
     return Verification(
         workload=workload, device=here, plan=plan,
         provenance=provenance_of(
-            "measured", model_source, started, attention_kernels=(), notes=(subject.weights, _setting())
+            "measured", model_source, started, attention_kernels=(), notes=(weights, _setting())
         ),
         checks=(gradients, unlike, leftover, steps(bench, trained), memory, falls), peaks=peaks,
         losses=tuple(loss if isfinite(loss) else None for loss in losses),
