@@ -79,6 +79,12 @@ def test_what_only_memory_says_against_is_not_wrong(run: Run, model: Path, envir
     assert "of memory are not explained, 1 of 6 checks failed" in flat(done.stdout)
 
 
+def test_what_only_the_loss_says_against_is_not_wrong(run: Run, model: Path, environment: dict[str, str]) -> None:
+    done = run(*VERIFY, "-m", model, *SMALL[:-1], "1e9", "--loop", "loops_of_others:right", **environment)
+    assert done.returncode == 3, done.stderr
+    assert flat(done.stdout).startswith("Gradients are right, but the loss does not fall, 1 of ")
+
+
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="the Trainer needs accelerate")
 def test_a_cause_that_two_checks_share_is_told_once(run: Run, model: Path, tmp_path: Path) -> None:
     file = tmp_path / "checks.json"
