@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,7 +75,7 @@ def run_on_cpu(
 
 def ready_subject(config: Mapping[str, Any], workload: Workload) -> Subject:
     """The workload's model with values in its weights, and its batches; the same each time."""
-    with _told_memory():
+    with _memory_told():
         subject = real_subject(config, workload)
         if subject.made_up:
             make_up_weights(subject.model)
@@ -82,16 +83,16 @@ def ready_subject(config: Mapping[str, Any], workload: Workload) -> Subject:
     return subject
 
 
-class _told_memory:  # noqa: N801 - reads as a statement
+@contextmanager
+def _memory_told() -> Iterator[None]:
     """A machine that has no memory left is told as such, whoever asked for it."""
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        full = None if error is None else host_out_of_memory(error.__cause__ or error)
-        if full is not None:
-            raise full from error
+    try:
+        yield
+    except Exception as error:
+        full = host_out_of_memory(error.__cause__ or error)
+        if full is None:
+            raise
+        raise full from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from memdoctor.cli.options import asked
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.errors import UsageError
 from memdoctor.records import Loop, VerificationPlan
 
 EXIT_FAILED = 3
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _OF_A_CARD = ("gpu", "simulated")
+_EXAMPLE = "my_training:train"
+_TAKES = 4  # arguments of a loop
 
 
 def verify(given: dict[str, Any], learning_rate: float | None) -> None:
@@ -26,6 +31,12 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
 
     loop = given["loop"] or Loop.TRAINER.value
     own = _FUNCTION.fullmatch(loop) is not None
+    if not own and loop not in tuple(Loop):
+        raise UsageError(
+            f"--loop {loop} is neither trainer nor custom",
+            why="nor does it name a function of your own, which is package.module:function",
+            hint=f"--loop {_own_loop(loop)}, a function (model, optimizer, batches, gradient_accumulation_steps)",
+        )
     ask = asked({**given, "loop": Loop.CUSTOM.value if own else given["loop"]})
     check_outputs(ask.outputs, force=ask.force)
     case, assumed = dict(ask.case), []
@@ -60,3 +71,16 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
         )
     if not found.passed:
         raise SystemExit(EXIT_FAILED)
+
+
+def _own_loop(said: str) -> str:
+    """The loop that ``said`` may be about, by name: one of the file, or of the module here. Nothing of it is run."""
+    file = Path(said if said.endswith(".py") else f"{said.partition(':')[0].replace('.', '/')}.py")
+    module = ".".join(file.with_suffix("").parts)
+    try:
+        parsed = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):  # ValueError: it is no text
+        return _EXAMPLE
+    takes = [one.name for one in parsed.body if isinstance(one, ast.FunctionDef) and len(one.args.args) == _TAKES]
+    name = f"{module}:{takes[0] if takes else 'train'}"
+    return name if _FUNCTION.fullmatch(name) else _EXAMPLE

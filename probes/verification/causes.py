@@ -14,7 +14,7 @@ the micro-batches' own; those of this step and the one before together."""
 ZERO_GRAD = "zero_grad is called for every micro-batch: only the last one's gradient is there when the optimizer steps"
 _NEAR = 0.01  # ratios this near to a whole number, or to one part of it, are that
 _TRAINER_KEEPS_THE_LOSS = (
-    "the Trainer hands num_items_in_batch to a model whose forward takes **kwargs, and leaves the division to it; "
+    "the Trainer hands num_items_in_batch to a model whose forward takes **kwargs, and leaves the division to it: "
     "{head} takes **kwargs and divides by its own tokens or rows alone (transformers issue 47688)"
 )
 _TRAINER_HINT = (
@@ -35,6 +35,15 @@ class Setting:
 def cause_of(likes: Mapping[str, Likeness], setting: Setting, tolerance: float) -> str:
     """The first mistake whose gradients are these, up to a factor that it explains; else what is known."""
     return next(_causes(likes, setting, tolerance), _unknown(likes[LARGE]))
+
+
+def cause_of_no_numbers(whose: str, names: Sequence[str]) -> str:
+    """Gradients that are nan or infinite in these parameters."""
+    where = f"{names[0]} and {len(names) - 1} other parameters" if len(names) > 1 else names[0]
+    return (
+        f"{whose} are no numbers (nan or infinite), in {where}: the loss divides by zero or overflows there; a "
+        "mean over no label token is nan"
+    )
 
 
 def _causes(likes: Mapping[str, Likeness], setting: Setting, tolerance: float) -> Iterator[str]:
@@ -62,8 +71,7 @@ def _scaled(ratio: float, setting: Setting) -> str:
     """The right direction with a wrong length."""
     count, head = setting.together, setting.trainers_head
     if abs(ratio / count - 1) < _NEAR and count > 1:
-        why = _not_divided(setting, head)
-        return f"the loss is not divided by the number of micro-batches: {why}"
+        return f"the loss is not divided by the number of micro-batches{_not_divided(setting, head)}"
     if abs(ratio * count - 1) < _NEAR and count > 1:
         return f"the loss is divided by the number of micro-batches twice: the gradients are 1/{count} of those due"
     if abs(ratio * setting.accumulation / count - 1) < _NEAR:
@@ -76,8 +84,8 @@ def _scaled(ratio: float, setting: Setting) -> str:
 
 def _not_divided(setting: Setting, head: str | None) -> str:
     if head is None:
-        return f"divide it by {setting.together} before backward"
-    return _TRAINER_KEEPS_THE_LOSS.format(head=head) + _TRAINER_HINT
+        return f": divide it by {setting.together} before backward"
+    return f"; {_TRAINER_KEEPS_THE_LOSS.format(head=head)}{_TRAINER_HINT}"
 
 
 def _mean_of_means(likes: Mapping[str, Likeness], setting: Setting) -> str:
@@ -94,7 +102,7 @@ def _mean_of_means(likes: Mapping[str, Likeness], setting: Setting) -> str:
     if abs(ratio / count - 1) < _NEAR and setting.trainers_head is not None:
         kept = _TRAINER_KEEPS_THE_LOSS.format(head=setting.trainers_head)
         return (
-            f"the micro-batches' means are added up, and not even averaged: {kept}; with {told} label tokens, {remedy}"
+            f"the micro-batches' means are added up, and not even averaged; {kept}; with {told} label tokens, {remedy}"
         )
     return f"{each}; and they are {ratio:.4g} times that mean"
 

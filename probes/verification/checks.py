@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 from memdoctor.probes.adapting import base_of
-from memdoctor.probes.verification.causes import FIRST, LARGE, LAST, MEAN_OF_MEANS, SUMMED_STEPS, Setting, cause_of
-from memdoctor.probes.verification.gradients import Likeness, likeness, weighted
+from memdoctor.probes.verification.causes import (
+    FIRST,
+    LARGE,
+    LAST,
+    MEAN_OF_MEANS,
+    SUMMED_STEPS,
+    Setting,
+    cause_of,
+    cause_of_no_numbers,
+)
+from memdoctor.probes.verification.gradients import Likeness, likeness, not_finite, weighted
 from memdoctor.probes.verification.micro_batches import Rows, has_token_labels, label_tokens
 from memdoctor.probes.verification.numbers import Gradients, Numbers
 from memdoctor.probes.verification.running import Bench
@@ -37,14 +47,15 @@ def even(bench: Bench, rows: Rows) -> tuple[Check, Check]:
         )
     comparer = _Comparer(bench, rows, seen)
     steps = [comparer.compare(0, 0, count), comparer.compare(1, count, 2 * count)]
-    worst = max(steps, key=lambda found: _size(found[0].difference))
-    first = comparer.record("gradients_even", title, *worst)
+    worst = max(steps, key=lambda found: _size(found.like.difference))
+    first = comparer.record("gradients_even", title, worst)
     if len(seen.steps) < 3 or seen.steps[2].after != rows.count:
         left = "there was no step after the leftover micro-batch: see steps"
         return first, _not_applicable("gradients_leftover", _LEFTOVER, left)
-    return first, comparer.record("gradients_leftover", _LEFTOVER, *comparer.compare(2, 2 * count, rows.count))
+    return first, comparer.record("gradients_leftover", _LEFTOVER, comparer.compare(2, 2 * count, rows.count))
 
 
+_STEPS = "parameters change once in {} micro-batches"
 _LEFTOVER = "gradients of a leftover micro-batch = its own"
 _ALIKE = (
     "all micro-batches are the same rows, repeated from a small example: the last one's gradients are those of all; "
@@ -60,12 +71,27 @@ def uneven(bench: Bench, rows: Rows | None, reason: str) -> Check:
     count = bench.accumulation
     seen = bench.gradients_of(rows.micro_batches()[:count], count)
     comparer = _Comparer(bench, replace_count(rows, count), seen)
-    return comparer.record("gradients_uneven", title, *comparer.compare(0, 0, count))
+    return comparer.record("gradients_uneven", title, comparer.compare(0, 0, count))
 
 
 def replace_count(rows: Rows, count: int) -> Rows:
     """The first so many micro-batches."""
     return Rows(rows.together(0, count), rows.rows, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Step number ``step``, of micro-batches ``first`` to ``last`` (exclusive), beside one batch of their rows.
+
+    ``cause`` is empty where they are alike; ``no_numbers`` says that one of the two is nan or infinite somewhere.
+    """
+
+    like: Likeness
+    step: int
+    first: int
+    last: int
+    cause: str
+    no_numbers: bool = False
 
 
 class _Comparer:
@@ -78,13 +104,22 @@ class _Comparer:
         half = seen.autocast
         self._tolerance, self._reason = (HALF_TOLERANCE, HALF_REASON) if half else (FP32_TOLERANCE, FP32_REASON)
 
-    def compare(self, step: int, first: int, last: int) -> tuple[Likeness, int, int, int, str]:
+    def compare(self, step: int, first: int, last: int) -> _Compared:
         """Likeness of step number ``step`` and micro-batches ``first`` to ``last``, with the cause where it is none."""
         seen = self._seen.steps[step].gradients if step < len(self._seen.steps) else {}
         large = self._bench.gradient_of(self._rows.together(first, last))
         like = likeness(seen, large)
-        cause = "" if like.difference <= self._tolerance else self._cause(step, seen, large, first, last)
-        return like, step, first, last, cause
+        if like.difference <= self._tolerance:
+            return _Compared(like, step, first, last, "")
+        if not isfinite(like.seen_norm + like.reference_norm) and (odd := self._no_numbers(seen, large)):
+            return _Compared(like, step, first, last, odd, no_numbers=True)
+        return _Compared(like, step, first, last, self._cause(step, seen, large, first, last))
+
+    def _no_numbers(self, seen: Gradients, large: Gradients) -> str:
+        if names := not_finite(seen):
+            return cause_of_no_numbers(f"the gradients, from optimizer step {self._seen.no_number_at} on,", names)
+        names = not_finite(large)
+        return cause_of_no_numbers("the gradients of the same rows as one batch", names) if names else ""
 
     def _cause(self, step: int, seen: Gradients, large: Gradients, first: int, last: int) -> str:
         after = self._seen.steps[step].after if step < len(self._seen.steps) else None
@@ -108,20 +143,25 @@ class _Comparer:
         tokens = [label_tokens(part) for part in parts] if has_token_labels(parts[0]) else None
         return cause_of(likes, Setting(count, bench.accumulation, tokens, head), self._tolerance)
 
-    def record(self, name: str, title: str, like: Likeness, step: int, first: int, last: int, cause: str) -> Check:
+    def record(self, name: str, title: str, found: _Compared) -> Check:
         """The check, of the step that is furthest off."""
+        like, step, first, last = found.like, found.step, found.first, found.last
         parts = self._rows.micro_batches()[first:last]
         tokens = ""
         if has_token_labels(parts[0]):
             tokens = f" with {', '.join(str(label_tokens(part)) for part in parts)} label tokens"
         members = f"micro-batches {first + 1} to {last}" if last - first > 1 else f"micro-batch {last}"
-        sentence = (
-            f"step {step + 1}, {members}{tokens}: gradients of norm {like.seen_norm:.6g}, {like.reference_norm:.6g} as "
-            f"one batch, {like.ratio:.4g} times it; {like.difference:.2g} of it apart ({WITHOUT})"
+        compared = (
+            "nothing to compare"
+            if found.no_numbers
+            else f"gradients of norm {like.seen_norm:.6g}, {like.reference_norm:.6g} as one batch, {like.ratio:.4g} "
+            f"times it; {like.difference:.2g} of it apart"
         )
+        sentence = f"step {step + 1}, {members}{tokens}: {compared} ({WITHOUT})"
         return Check(
-            id=name, title=title, status=Status.FAILED if cause else Status.PASSED, value=_number(like.difference),
-            tolerance=self._tolerance, rule=RULE, tolerance_reason=self._reason, sentence=sentence, cause=cause,
+            id=name, title=title, status=Status.FAILED if found.cause else Status.PASSED,
+            value=_number(like.difference), tolerance=self._tolerance, rule=RULE, tolerance_reason=self._reason,
+            sentence=sentence, cause=found.cause,
             evidence={
                 key: value
                 for key, value in {
@@ -135,6 +175,13 @@ class _Comparer:
 def steps(bench: Bench, seen: Numbers) -> Check:
     """Parameters change after every so many micro-batches and after the leftover one, and nowhere else."""
     count, total = bench.accumulation, len(seen.batches)
+    if seen.no_number_at is not None:
+        return _not_applicable(
+            "steps",
+            _STEPS.format(count),
+            f"the gradients are no numbers (nan or infinite) at optimizer step {seen.no_number_at}, nor are the "
+            "parameters after it: whether these change says nothing",
+        )
     wanted = [*range(count, total + 1, count), *([total] if total % count else [])]
     idle = {step.after for step in seen.steps if step.learning_rate == 0}
     changed = seen.changed_after
@@ -146,7 +193,7 @@ def steps(bench: Bench, seen: Numbers) -> Check:
         + (f"; learning rate 0 at {len(idle)} steps, where nothing changes" if idle else "")
     )
     return Check(
-        id="steps", title=f"parameters change once in {count} micro-batches",
+        id="steps", title=_STEPS.format(count),
         status=Status.FAILED if wrong else Status.PASSED, value=float(wrong), tolerance=0.0,
         rule="places where they change and should not, or should and do not, at most",
         tolerance_reason="bits are equal or not", sentence=sentence, cause=_step_cause(bench, seen, changed, expected),

@@ -15,24 +15,25 @@ def check_contract(name: str, seen: Numbers, accumulation: int) -> None:
     """
     count = len(seen.batches)
     expected = list(range(len(seen.taken)))
-    others = f": it stepped {', '.join(sorted(seen.other_optimizers))} of its own" if seen.other_optimizers else ""
-    complaints = {
-        "never called the model with a gradient to come": not seen.taken and not seen.unknown_calls,
-        f"called the model on {seen.unknown_calls} batches that it was not given": seen.unknown_calls > 0,
-        f"took the micro-batches in the order {_told(seen.taken)}, not 0 to {count - 1}": seen.taken != expected,
-        f"took {len(seen.taken)} of the {count} micro-batches": len(seen.taken) < count - count % accumulation,
-        "never called backward": not seen.backwards,
-        f"never stepped the optimizer that it was given{others}": not seen.steps,
-        f"stepped the optimizer that it was given, and {', '.join(sorted(seen.other_optimizers))} of its own": bool(
-            seen.other_optimizers
-        ),
-    }
-    for complaint, holds in complaints.items():
+    own = ", ".join(sorted(seen.other_optimizers))
+    others = f": it stepped {own} of its own" if own else ""
+    complaints = (
+        (seen.closures, "called optimizer.step with a closure, so that gradients are made within the step"),
+        (not seen.taken and not seen.unknown_calls, "never called the model with a gradient to come"),
+        (seen.unknown_calls > 0, f"called the model on {seen.unknown_calls} batches that it was not given"),
+        (seen.taken != expected, f"took the micro-batches in the order {_told(seen.taken)}, not 0 to {count - 1}"),
+        (len(seen.taken) < count - count % accumulation, f"took {len(seen.taken)} of the {count} micro-batches"),
+        (not seen.backwards, "never called backward"),
+        (not seen.steps, f"never stepped the optimizer that it was given{others}"),
+        (own, f"stepped the optimizer that it was given, and {own} of its own"),
+    )
+    for holds, complaint in complaints:  # the first that holds is what the others come from
         if holds:
             raise InputError(
                 f"the loop {name} {complaint}",
                 why=f"{SIGNATURE} goes once over the micro-batches it is given, in order, calling model(...), "
-                f"backward() and, after every {accumulation} of them and after the leftover ones, optimizer.step()",
+                f"backward() and, after every {accumulation} of them and after the leftover ones, optimizer.step() "
+                "without a closure",
                 hint="docs/verification.md has an example",
             )
 

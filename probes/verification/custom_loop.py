@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from memdoctor.errors import InputError, MemdoctorError
@@ -29,10 +31,12 @@ def runner(name: str) -> RunLoop:
     """
     function = import_function(name)
     try:
-        inspect.signature(function).bind("model", "optimizer", [], 1)
+        _bind(function)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{name} cannot be called as a loop", why=f"it is called by position, as {SIGNATURE}: {error}"
+            f"{name} cannot be called as a loop",
+            why=f"it is called by position, as {SIGNATURE}: {error}",
+            hint=_another(name),
         ) from error
 
     def run(job: LoopJob) -> None:
@@ -43,6 +47,21 @@ def runner(name: str) -> RunLoop:
             only_here(process)
 
     return run
+
+
+def _bind(function: Callable[..., Any]) -> None:
+    inspect.signature(function).bind("model", "optimizer", [], 1)
+
+
+def _another(name: str) -> str:
+    """A function of the same module that can be called as a loop, else what is to be written."""
+    module = name.partition(":")[0]
+    for other, value in vars(sys.modules[module]).items():
+        if inspect.isfunction(value) and value.__module__ == module and not other.startswith("_"):
+            with suppress(TypeError, ValueError):
+                _bind(value)
+                return f"--loop {module}:{other}"
+    return f"def {SIGNATURE}; docs/verification.md has an example"
 
 
 def _call(name: str, function: Callable[..., Any], job: LoopJob) -> None:

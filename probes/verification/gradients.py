@@ -40,6 +40,11 @@ def likeness(seen: Gradients, reference: Gradients) -> Likeness:
     )
 
 
+def not_finite(gradients: Gradients) -> tuple[str, ...]:
+    """Parameters whose gradient holds a nan or an infinity, in the model's order."""
+    return tuple(name for name, gradient in gradients.items() if not gradient.isfinite().all())
+
+
 def weighted(parts: Iterable[tuple[float, Gradients]]) -> dict[str, torch.Tensor]:
     """The sum of gradients, each times its weight."""
     total: dict[str, torch.Tensor] = {}

@@ -26,8 +26,8 @@ class Listener(Protocol):
     def after_backward(self) -> None:
         """Backward is over."""
 
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer, the given one or another, is about to change parameters."""
+    def before_step(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
+        """An optimizer, the given one or another, is about to change parameters, or to call a closure first."""
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """It did."""
@@ -54,11 +54,15 @@ def heard(model: torch.nn.Module, listener: Listener) -> Iterator[None]:
         if torch.is_grad_enabled():
             listener.after_forward(outputs)
 
+    def stepping(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        given = (*args[1:], *kwargs.values())  # the first is the optimizer itself (Optimizer.profile_hook_step)
+        listener.before_step(optimizer, closure=any(map(callable, given)))
+
     with ExitStack() as stack:
         for handle in (
             model.register_forward_pre_hook(entered, with_kwargs=True),
             model.register_forward_hook(left),
-            register_optimizer_step_pre_hook(lambda optimizer, *_: listener.before_step(optimizer)),
+            register_optimizer_step_pre_hook(stepping),
             register_optimizer_step_post_hook(lambda optimizer, *_: listener.after_step(optimizer)),
         ):
             stack.callback(handle.remove)

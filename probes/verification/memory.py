@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from memdoctor.probes.cpu import CPU, settle
 from memdoctor.probes.job import Batch
@@ -25,14 +26,14 @@ class Footprint:
     """What the tracker saw of a loop, and whose some blocks are.
 
     ``finished`` says from which event on a block is a finished gradient: what ``.grad`` holds, from the moment at which
-    autograd has added to it. ``inputs`` is the micro-batch whose input a block is. ``begins`` are the events at which
-    each micro-batch's forward begins.
+    autograd has added to it. ``inputs`` are the micro-batches whose input a block is: it was handed to the loop, or by
+    the loop to the model, for them. ``begins`` are the events at which each micro-batch's forward begins.
     """
 
     events: Sequence[Event]
     phases: Sequence[Phase]
     finished: dict[int, int]
-    inputs: dict[int, int]
+    inputs: dict[int, set[int]]
     begins: Sequence[int]
 
 
@@ -47,13 +48,16 @@ class _Memory:
     step: int = 1
     begins: list[int] = field(default_factory=list)
     finished: dict[int, int] = field(default_factory=dict)
-    inputs: dict[int, int] = field(default_factory=dict)
+    inputs: dict[int, set[int]] = field(default_factory=dict)
     incoming: dict[int, int | None] = field(default_factory=dict)  # parameter -> block of what is to be added
 
     def before_forward(self, args: Any, kwargs: Any) -> None:
         if not self.tracker.phases or self.tracker.phases[-1].name is not PhaseName.FORWARD:
             self.begins.append(len(self.tracker.events))
         self._begin(PhaseName.FORWARD)
+        for value in tree_leaves((args, kwargs)):  # the loop may have copied what it was given
+            if isinstance(value, torch.Tensor) and not value.requires_grad:
+                self._is_input(value, len(self.begins) - 1)
 
     def after_forward(self, outputs: Any) -> None:
         pass
@@ -67,7 +71,7 @@ class _Memory:
                 self.tracker.mark(parameter.grad, Mark.GRADIENT)
         self._begin(PhaseName.CLIP)
 
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
         if optimizer is self.optimizer:
             self._begin(PhaseName.OPTIMIZER)
 
@@ -86,11 +90,14 @@ class _Memory:
         """A copy of the batch, as moving it to a GPU makes one; its blocks are inputs of micro-batch ``number``."""
         copy = {name: value.clone() for name, value in batch.items()}
         for value in copy.values():
-            self.tracker.mark(value, Mark.INPUT)
-            block = self._block(value)
-            if block is not None:
-                self.inputs[block] = number
+            self._is_input(value, number)
         return copy
+
+    def _is_input(self, value: torch.Tensor, number: int) -> None:
+        self.tracker.mark(value, Mark.INPUT)
+        block = self._block(value)
+        if block is not None:
+            self.inputs.setdefault(block, set()).add(number)
 
     @contextmanager
     def following_gradients(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,8 @@ class Numbers:
 
     ``taken`` are the micro-batches by number, in order, one call or several for each; ``losses`` what the model
     returned for each of them, or what backward was called on; ``changed_after`` how many micro-batches were over each
-    time that a parameter was found changed.
+    time that a parameter was found changed; ``no_number_at`` the first step, from 1, that was given a nan or an
+    infinity; ``closures`` whether an optimizer was stepped with one.
     """
 
     model: torch.nn.Module
@@ -47,6 +48,8 @@ class Numbers:
     other_optimizers: set[str] = field(default_factory=set)
     unknown_calls: int = 0
     backwards: int = 0
+    closures: bool = False
+    no_number_at: int | None = None
     autocast: bool = False
     _told: list[bool] = field(default_factory=list)  # whether the model itself returned the loss
     _kept: list[torch.Tensor] = field(default_factory=list)
@@ -87,11 +90,14 @@ class Numbers:
     def after_backward(self) -> None:
         """Nothing to write down."""
 
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
         """The gradients that the optimizer is given."""
+        self.closures |= closure
         if optimizer is not self.optimizer:
             self.other_optimizers.add(type(optimizer).__name__)
             return
+        if self.no_number_at is None and not _finite(self.model.parameters()):
+            self.no_number_at = len(self.steps) + 1
         gradients = {
             name: parameter.grad.detach().clone()
             for name, parameter in self.model.named_parameters()
@@ -124,6 +130,13 @@ class Numbers:
         candidates = [number for number in expected if 0 <= number < len(self.batches)]
         everything = (*candidates, *range(len(self.batches)))
         return next((number for number in everything if _is_of(self.batches[number], args, kwargs)), None)
+
+
+def _finite(parameters: Iterable[torch.nn.Parameter]) -> bool:
+    """Whether no gradient holds a nan or an infinity: a sum of nothing else is one too, and is quickly made."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    sums = [gradient.sum() for gradient in gradients]
+    return all(total.isfinite() or gradient.isfinite().all() for total, gradient in zip(sums, gradients, strict=True))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

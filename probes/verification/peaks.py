@@ -82,7 +82,7 @@ def _held(footprint: Footprint) -> Iterator[Held]:
     alive: dict[int, int] = {}
     finished: set[int] = set()
     total = gradients = 0
-    inputs: dict[int, int] = {}  # bytes of each micro-batch
+    inputs: dict[int, int] = {}  # bytes of those alive
     for position, event in enumerate(footprint.events):
         while position >= end and (following := next(spans, None)):
             end, working = following[1], working + 1
@@ -101,7 +101,7 @@ def _held(footprint: Footprint) -> Iterator[Held]:
             if event.block in finished:
                 finished.discard(event.block)
                 gradients += event.delta_bytes
-        owner = footprint.inputs.get(event.block)
-        if owner is not None:
-            inputs[owner] = inputs.get(owner, 0) + event.delta_bytes
-        yield Held(total, gradients, sum(inputs.values()) - inputs.get(working, 0))
+        if event.block in footprint.inputs:
+            inputs[event.block] = inputs.pop(event.block, 0) + event.delta_bytes
+        others = sum(size for block, size in inputs.items() if working not in footprint.inputs[block])
+        yield Held(total, gradients, others)

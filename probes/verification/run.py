@@ -11,15 +11,18 @@ from typing import Any
 
 import torch
 
-from memdoctor.errors import InputError
+from memdoctor.errors import InputError, UsageError
 from memdoctor.probes.adapting import base_of
 from memdoctor.probes.cpu import ready_subject
 from memdoctor.probes.host import with_what_is_held
 from memdoctor.probes.models import attention_of
+from memdoctor.probes.optimizers import updates_in_backward
 from memdoctor.probes.provenance import provenance_of
 from memdoctor.probes.real import Subject
 from memdoctor.probes.resolve import FACTORY_KEY
 from memdoctor.probes.verification.checks import even, loss_falls, steps, uneven
+from memdoctor.probes.verification.frugal import kept_at_hand
+from memdoctor.probes.verification.loops import loop_of
 from memdoctor.probes.verification.micro_batches import (
     Rows,
     densely_labelled,
@@ -38,15 +41,23 @@ def verify(
     """Run the plan's loop on this machine's processor, and check what accumulation is held to.
 
     Raises:
+        UsageError: an optimizer that has no gradients to look at.
         InputError: the model or the loop does not exist, fails, or does not follow the contract.
         MeasureError: the Trainer cannot run here, the model refuses, or the machine has no memory left.
     """
     started = time.perf_counter()
     here = with_what_is_held(device)
+    _check_optimizer(workload)
+    loop = loop_of(plan)  # before the model, which takes long to be made
     subject = ready_subject(config, workload)
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
-    bench = Bench(workload, plan, subject.model)
     rows = _rows(workload, subject, made_up=FACTORY_KEY not in config)
+    with kept_at_hand():
+        return _checked(Bench(workload, plan, subject.model, loop), rows, here, subject.weights, model_source, started)
+
+
+def _checked(bench: Bench, rows: Rows, here: Device, weights: str, model_source: str, started: float) -> Verification:
+    workload, plan = bench.workload, bench.plan
     evenly, unevenly, reason = _labelled(workload, rows)
     gradients, leftover = even(bench, evenly)
     unlike = uneven(bench, unevenly, reason)
@@ -57,11 +68,20 @@ def verify(
     return Verification(
         workload=workload, device=here, plan=plan,
         provenance=provenance_of(
-            "measured", model_source, started, attention_kernels=(), notes=(subject.weights, _setting())
+            "measured", model_source, started, attention_kernels=(), notes=(weights, _setting())
         ),
         checks=(gradients, unlike, leftover, steps(bench, trained), memory, falls), peaks=peaks,
         losses=tuple(loss if isfinite(loss) else None for loss in losses),
     )  # fmt: skip
+
+
+def _check_optimizer(workload: Workload) -> None:
+    if updates_in_backward(workload.optimizer):
+        raise UsageError(
+            f"--optim {workload.optimizer} cannot accumulate gradients",
+            why="it updates each weight in backward and drops its gradient, micro-batch by micro-batch",
+            hint="another --optim, or no gradient accumulation",
+        )
 
 
 def _rows(workload: Workload, subject: Subject, *, made_up: bool) -> Rows:

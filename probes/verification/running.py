@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from memdoctor.errors import UsageError
 from memdoctor.probes.job import Batch
-from memdoctor.probes.optimizers import build_optimizer, updates_in_backward
+from memdoctor.probes.optimizers import build_optimizer
 from memdoctor.probes.verification.contract import check_contract
 from memdoctor.probes.verification.hearing import heard, without_clipping, without_dropout
-from memdoctor.probes.verification.loops import LoopJob, RunLoop, loop_of
+from memdoctor.probes.verification.loops import LoopJob, RunLoop
 from memdoctor.probes.verification.memory import Footprint, footprint
 from memdoctor.probes.verification.numbers import Gradients, Numbers
 from memdoctor.records import Loop, VerificationPlan, Workload
@@ -26,23 +25,11 @@ class Bench:
     workload: Workload
     plan: VerificationPlan
     model: torch.nn.Module
-    loop: RunLoop = field(init=False)
+    loop: RunLoop
     _start: list[torch.Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the loop, and keep a copy of the model's values.
-
-        Raises:
-            UsageError: an optimizer that has no gradients to look at.
-            InputError: there is no such loop.
-        """
-        if updates_in_backward(self.workload.optimizer):
-            raise UsageError(
-                f"--optim {self.workload.optimizer} cannot accumulate gradients",
-                why="it updates each weight in backward and drops its gradient, micro-batch by micro-batch",
-                hint="another --optim, or no gradient accumulation",
-            )
-        self.loop = loop_of(self.plan)
+        """Keep a copy of the model's values."""
         self._start = [tensor.detach().clone() for tensor in self._values()]
 
     @property

@@ -11,19 +11,23 @@ from memdoctor.errors import InputError, MeasureError, MemdoctorError
 from memdoctor.probes.failures import host_out_of_memory, refusal
 from memdoctor.probes.verification.loops import LoopJob
 
-_INSTALL = "pip install 'accelerate>=1.1', or --loop package.module:function"
+_INSTALL = "pip install 'accelerate>=1.1' (the extra trainer), or --loop package.module:function"
 
 
 def require() -> None:
-    """Say what is missing before anything runs.
+    """Say what is missing before anything runs, and import the rest.
 
     Raises:
-        MeasureError: accelerate is not installed.
+        MeasureError: accelerate is not installed, or what the Trainer imports is not.
     """
     if importlib.util.find_spec("accelerate") is None:
         raise MeasureError(
             "the real Trainer cannot run here", why="it needs accelerate, which is not installed", hint=_INSTALL
         )
+    try:
+        from transformers import Trainer  # noqa: F401 - the wait is here, and what it made is there from the start
+    except ImportError as error:
+        raise _cannot(error) from error
 
 
 def run(job: LoopJob) -> None:
@@ -43,11 +47,15 @@ def run(job: LoopJob) -> None:
         with tempfile.TemporaryDirectory() as folder:
             _trainer(job, folder).train()
     except ImportError as error:
-        raise MeasureError("the real Trainer cannot run here", why=str(error).strip(), hint=_INSTALL) from error
+        raise _cannot(error) from error
     except MemdoctorError:
         raise
     except Exception as error:
         raise host_out_of_memory(error) or refusal(error) or error from error
+
+
+def _cannot(error: ImportError) -> MeasureError:
+    return MeasureError("the real Trainer cannot run here", why=str(error).strip(), hint=_INSTALL)
 
 
 def _trainer(job: LoopJob, folder: str) -> Any:

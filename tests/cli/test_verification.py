@@ -71,6 +71,50 @@ def test_a_wrong_loop_ends_with_3_and_its_mistake(run: Run, model: Path, environ
     assert "the loss is not divided by the number of micro-batches: divide it by 3 before backward" in flat(done.stdout)
 
 
+def test_what_only_memory_says_against_is_not_wrong(run: Run, model: Path, environment: dict[str, str]) -> None:
+    done = run(*VERIFY, "-m", model, *SMALL, "--loop", "loops_of_others:keeps_logits", **environment)
+    assert done.returncode == 3, done.stderr
+    assert "WRONG" not in done.stdout
+    assert flat(done.stdout).startswith("Gradients are right, but ")
+    assert "of memory are not explained, 1 of 6 checks failed" in flat(done.stdout)
+
+
+def test_what_only_the_loss_says_against_is_not_wrong(run: Run, model: Path, environment: dict[str, str]) -> None:
+    done = run(*VERIFY, "-m", model, *SMALL[:-1], "1e9", "--loop", "loops_of_others:right", **environment)
+    assert done.returncode == 3, done.stderr
+    assert flat(done.stdout).startswith("Gradients are right, but the loss does not fall, 1 of ")
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="the Trainer needs accelerate")
+def test_a_cause_that_two_checks_share_is_told_once(run: Run, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "checks.json"
+    done = run(*VERIFY, "-m", model, *SMALL, "-o", file)
+    assert "2 of 6 checks failed" in done.stdout
+    assert flat(done.stdout).count("the Trainer hands num_items_in_batch") == 1
+    assert "and as above" in flat(done.stdout)
+    causes = [check["cause"] for check in json.loads(file.read_bytes())["checks"] if check["status"] == "failed"]
+    assert ["num_items_in_batch" in cause for cause in causes] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("loop", "hint"),
+    [
+        ("my_loops.py", "try: --loop my_loops:train_it,"),
+        ("my_loops", "try: --loop my_loops:train_it,"),
+        ("train", "try: --loop my_training:train,"),
+        ("../my_loops.py", "try: --loop my_training:train,"),
+        ("a:b:c", "try: --loop my_training:train,"),
+    ],
+)
+def test_a_loop_that_is_misspelt_is_told_how_it_is_written(
+    run: Run, model: Path, tmp_path: Path, loop: str, hint: str
+) -> None:
+    (tmp_path / "my_loops.py").write_text("def helps(a): ...\ndef train_it(a, b, c, d): ...\n", encoding="utf-8")
+    done = run(*VERIFY, "-m", model, "--loop", loop, cwd=tmp_path)
+    assert done.returncode == 2
+    assert hint in flat(done.stderr)
+
+
 def test_what_a_loop_prints_and_forks_does_not_answer_for_it(
     run: Run, model: Path, environment: dict[str, str]
 ) -> None:
@@ -106,7 +150,7 @@ def test_a_loop_that_fails_is_told_with_its_line(run: Run, model: Path, environm
         (("--toggle", "precision=fp16"), "takes no --repeat, no --toggle"),
         (("--gpu", "T4"), "--gpu and --backend cpu contradict each other"),
         (("--optim", "lomo"), "--optim lomo"),
-        (("--loop", "nonsense"), "neither trainer nor custom, nor your own module:function"),
+        (("--loop", "nonsense"), "neither trainer nor custom"),
     ],
 )
 def test_what_contradicts_it_is_refused(run: Run, model: Path, arguments: tuple[Any, ...], complaint: str) -> None:

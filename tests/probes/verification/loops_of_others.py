@@ -159,3 +159,60 @@ def hangs(*given: Any) -> None:
 
 def takes_too_few(model: Any, optimizer: Any) -> None:
     return None
+
+
+def _copied(batch: Any) -> Any:
+    return {name: value.clone() for name, value in batch.items()}
+
+
+def copies_each(model: Any, optimizer: Any, batches: Any, steps: int) -> None:
+    """As a loop that masks anew, or moves the batch to where the model is."""
+    right(model, optimizer, _Copying(batches), steps)
+
+
+class _Copying:
+    """Batches that are copied when they are asked for, for each micro-batch anew."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getitem__(self, part: slice) -> Any:
+        return [_copied(batch) for batch in self._batches[part]]
+
+
+def copies_all(model: Any, optimizer: Any, batches: Any, steps: int) -> None:
+    right(model, optimizer, [_copied(batch) for batch in batches], steps)
+
+
+def steps_with_a_closure(model: Any, optimizer: Any, batches: Any, steps: int) -> None:
+    for begin in range(0, len(batches), steps):
+        together = batches[begin : begin + steps]
+
+        def closure(together: Any = together) -> Any:
+            for batch in together:
+                (model(**batch).loss / len(together)).backward()
+
+        optimizer.step(closure)
+        optimizer.zero_grad()
+
+
+def divides_by_nothing(model: Any, optimizer: Any, batches: Any, steps: int) -> None:
+    """A mean over no label: 0 / 0."""
+    for index, batch in enumerate(batches):
+        (_summed(model, batch) * 0 / batch["labels"].eq(-1).sum()).backward()
+        if (index + 1) % steps == 0 or index + 1 == len(batches):
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def keeps_logits(model: Any, optimizer: Any, batches: Any, steps: int) -> None:
+    """Right, and what the model returned is never let go of."""
+    KEPT.clear()
+    handle = model.register_forward_hook(lambda *given: KEPT.append(given[-1].logits.detach()))
+    try:
+        right(model, optimizer, batches, steps)
+    finally:
+        handle.remove()

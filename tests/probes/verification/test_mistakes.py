@@ -66,6 +66,33 @@ def test_a_mistake_is_caught_and_named(verified: Verify, loop: str, name: str, c
     assert not found.passed
 
 
+@pytest.mark.parametrize("loop", ["copies_each", "copies_all"])
+def test_copies_that_a_loop_makes_of_its_batches_are_inputs_too(verified: Verify, loop: str) -> None:
+    found = verified(loop)
+    assert found.passed
+    assert [peak.unexplained_bytes for peak in found.peaks] == [0, 0, 0]
+
+
+def test_copies_of_other_micro_batches_are_told_as_such(verified: Verify) -> None:
+    """Ids, mask, types and labels of 2 x 8 x 8 B: six copied before the first forward, one of them at work."""
+    each = 4 * 2 * 8 * 8
+    plain, copied = verified("right").peaks[0], verified("copies_all").peaks[0]
+    assert copied.other_input_bytes == plain.other_input_bytes + 5 * each
+
+
+def test_gradients_that_are_no_numbers_are_told_as_such(verified: Verify) -> None:
+    found = verified("divides_by_nothing")
+    even, steps = check(found, "gradients_even"), check(found, "steps")
+    assert even.cause.startswith(
+        "the gradients, from optimizer step 1 on, are no numbers (nan or infinite), in bert.embeddings.word_embeddings."
+        "weight and "
+    )
+    assert (even.value, "nothing to compare" in even.sentence) == (None, True)
+    assert "nan times" not in even.sentence
+    assert steps.status is Status.NOT_APPLICABLE
+    assert steps.sentence.startswith("the gradients are no numbers (nan or infinite) at optimizer step 1")
+
+
 def test_what_is_not_divided_is_as_many_times_too_long(verified: Verify) -> None:
     evidence = check(verified("not_divided"), "gradients_even").evidence
     assert evidence["ratio"] == pytest.approx(3, rel=1e-5)
@@ -93,6 +120,7 @@ def test_labels_by_row_have_no_uneven_check_and_say_why(verified: Verify) -> Non
         ("shuffles", "took the micro-batches in the order 6, 5, 4, 3, 2, 1, 0, not 0 to 6"),
         ("goes_over_them_twice", "took the micro-batches in the order"),
         ("calls_forward", "never called the model"),
+        ("steps_with_a_closure", "called optimizer.step with a closure"),
         ("takes_too_few", "cannot be called as a loop"),
         ("is_not_there", "has no function 'is_not_there'"),
         ("no_such_module:train", "cannot be imported"),
@@ -101,6 +129,17 @@ def test_labels_by_row_have_no_uneven_check_and_say_why(verified: Verify) -> Non
 def test_a_loop_that_does_not_follow_the_contract_is_one_error(verified: Verify, loop: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         verified(loop)
+
+
+def test_a_function_that_is_no_loop_is_told_of_one_that_is(verified: Verify) -> None:
+    with pytest.raises(InputError) as caught:
+        verified("takes_too_few")
+    assert caught.value.hint == "--loop loops_of_others:right"
+
+
+def test_a_loop_that_is_not_there_is_told_before_the_model_is_made(verified: Verify) -> None:
+    with pytest.raises(InputError, match="has no function 'is_not_there'"):
+        verified("is_not_there", config={"model_type": "no such model"})
 
 
 def test_an_error_of_the_loops_own_says_where(verified: Verify) -> None:

@@ -29,7 +29,7 @@ def by_hand(*, waiting: int, persistent: int) -> Footprint:
     events = [*(Event(number, size) for number, size in enumerate(born)), Event(9, 100), Event(9, -100)]
     phases = [Phase(1, PhaseName.SETUP, 0, len(born)), Phase(2, PhaseName.FORWARD, len(born), len(events))]
     finished = {len(born) - 1: len(born) - 1} if persistent else {}
-    return Footprint(events, phases, finished, {1: 1} if waiting else {}, [len(born)])
+    return Footprint(events, phases, finished, {1: {1}} if waiting else {}, [len(born)])
 
 
 def test_gradients_and_inputs_that_wait_are_the_difference() -> None:

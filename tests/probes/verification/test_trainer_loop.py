@@ -86,4 +86,4 @@ def test_without_accelerate_one_error_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(importlib.util, "find_spec", absent)
     with pytest.raises(MeasureError, match="the real Trainer cannot run here") as caught:
         trainer_loop.require()
-    assert "pip install 'accelerate>=1.1'" in caught.value.hint
+    assert caught.value.hint.startswith("pip install 'accelerate>=1.1' (the extra trainer)")
