@@ -123,7 +123,7 @@ def test_simulated_never_measures(run: Any, on_a_card: Any) -> None:
 FAULTS = {
     "kill": ("SIGKILL", {}),
     "cuda": ("illegal memory access", {}),
-    "hang": ("longer than 30 s", {"--time-limit": "30"}),
+    "hang": ("longer than 20 s", {"--time-limit": "20"}),
 }
 
 
