@@ -196,14 +196,22 @@ class _Worker:
         """End the process, whatever it does; no other is started."""
         with self._starting:
             self._stopped = True
-            self._process.kill()
+            self._kill()
 
     def close(self) -> None:
         """Wait until the process and the thread are gone."""
         self._process.wait()
+        self._kill()  # the copies of one that had ended by itself
         self._thread.join()
         self._close_pipes()
         self._errors.close()
+
+    def _kill(self) -> None:
+        """End the process and every copy of it that a model's code has made: they are one session."""
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -258,7 +266,7 @@ class _Worker:
 
     def _restart_later(self) -> None:
         """After an error of CUDA's, or out of memory: the GPU is free for certain when the process is gone."""
-        self._process.kill()
+        self._kill()
         self._process.wait()
 
     def _exchange(self, question: bytes) -> bytes:
@@ -273,13 +281,13 @@ class _Worker:
 
     def _expire(self) -> None:
         self._late = True
-        self._process.kill()
+        self._kill()
 
     def _death(self, request: Request, limit: float) -> WorkerError:
         try:
             code = self._process.wait(timeout=_LAST_BREATH)
         except subprocess.TimeoutExpired:  # it closed its output, and a thread of the model's keeps it alive
-            self._process.kill()
+            self._kill()
             code = self._process.wait()
         workload = request.workload
         shape = f"batch {workload.batch_size}, length {workload.seq_length}"

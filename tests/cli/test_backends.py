@@ -145,6 +145,22 @@ def test_with_gpu_a_worker_that_is_killed_is_an_error(run: Any, on_a_card: Any) 
     assert done.stdout == ""
 
 
+FORKING = """
+import os, time, torch
+def build():
+    if not os.fork():
+        time.sleep(1000)
+    return torch.nn.Linear(4, 1), torch.ones(2, 4)
+"""
+
+
+def test_a_copy_that_the_models_code_makes_of_the_worker_ends_with_it(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "forking.py").write_text(FORKING)
+    mark = str(time.monotonic_ns())
+    document(run("probe", "--model", "forking:build", "--json", cwd=tmp_path, MARK=mark))
+    assert not marked(mark)
+
+
 def test_a_torch_without_cuda_is_a_note(run: Any, with_gpus: Any, nvml: Any) -> None:
     """NVML sees a card, and CUDA does not work."""
     found = document(run("probe", *TINY, "--json", **with_gpus(nvml.card())))

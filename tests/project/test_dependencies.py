@@ -48,7 +48,9 @@ def declared(*extras: str) -> set[str]:
     return {canonical(requirement) for group in groups for requirement in group}
 
 
-@pytest.mark.parametrize(("folders", "extras"), [(SOURCE, EXTRAS), (TESTS, ("dev", "trainer"))], ids=["source", "tests"])
+@pytest.mark.parametrize(
+    ("folders", "extras"), [(SOURCE, EXTRAS), (TESTS, ("dev", "trainer"))], ids=["source", "tests"]
+)
 def test_every_import_is_declared(folders: tuple[str, ...], extras: tuple[str, ...]) -> None:
     providers = packages_distributions()
     undeclared = {
