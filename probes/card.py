@@ -53,14 +53,14 @@ class Held:
     """Who held what of the card when the step was over.
 
     ``process_bytes`` and ``listed_bytes`` (of other processes that are listed) are NVML's, ``None`` where it does not
-    tell; ``others_bytes`` is what is in use beside this process, listed or not.
+    tell; ``others_bytes`` is what is in use beside this process, listed or not, ``None`` where that is not known.
     """
 
     process_bytes: int | None
     used_bytes: int | None
     listed_bytes: int | None
     context: Context | None
-    others_bytes: int
+    others_bytes: int | None
     notes: tuple[str, ...] = ()
 
 
@@ -115,7 +115,7 @@ def held_on(card: Card, reserved_bytes: int) -> Held:
     listed = _listed(after)
     if isinstance(context, Unknown):
         note = f"context not measured, taken from the catalogue: {context.reason}"
-        return Held(after.own_bytes, after.used_bytes, listed, None, 0, (note,))
+        return Held(after.own_bytes, after.used_bytes, listed, None, None, (note,))
     not_kept = card.keep(context)
     notes = (f"the measured context could not be kept for later: {not_kept}",) if not_kept else ()
     others = max(0, after.used_bytes - context.context_bytes - reserved_bytes)
@@ -136,7 +136,7 @@ def _held_by_all(card: Card, missing: NoGpu, reserved_bytes: int) -> Held:
     used = card.used()
     if used <= reserved_bytes:
         note = f"context not measured, taken from the catalogue: {missing.reason}"
-        return Held(None, used, None, None, 0, (note,))
+        return Held(None, used, None, None, None, (note,))
     context = Context(used - reserved_bytes, 0, "measured: cudaMemGetInfo's used bytes less reserved, others included")
     note = f"context and other processes are one figure, since NVML does not tell them apart: {missing.reason}"
     return Held(None, used, None, context, 0, (note,))
@@ -145,10 +145,10 @@ def _held_by_all(card: Card, missing: NoGpu, reserved_bytes: int) -> Held:
 def device_of(card: Card, held: Held, asked: Device) -> Device:
     """The card as the examination tells of it: what was measured, and of what was not, what ``asked`` says."""
     entry = find_gpu(card.name)
+    others = asked.other_processes_bytes if held.others_bytes is None else held.others_bytes
     device = replace(
         asked, name=entry.name if entry is not None else card.name, total_bytes=card.total_bytes,
-        compute_capability=card.compute_capability, other_processes_bytes=held.others_bytes,
-        source="measured: cudaMemGetInfo",
+        compute_capability=card.compute_capability, other_processes_bytes=others, source="measured: cudaMemGetInfo",
     )  # fmt: skip
     if held.context is None:
         return device

@@ -182,7 +182,7 @@ def _refused_elsewhere(error: Exception) -> MeasureError | None:
 
 def _of_cuda(error: Exception) -> MeasureError | None:
     """An error of the device. Kernels run behind the code, so it may come up where nobody did anything wrong."""
-    if not isinstance(error, torch.AcceleratorError) and not str(error).startswith(("CUDA", "cuDNN", "CUBLAS")):
+    if not isinstance(error, torch.AcceleratorError) and not str(error).startswith(("CUDA error:", "cuDNN error:")):
         return None
     why = " ".join(str(error).split())
     hint = "CUDA_LAUNCH_BLOCKING=1 in the environment tells where"

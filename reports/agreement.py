@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from memdoctor.records import Comparison, CounterCheck
 from memdoctor.units import format_bytes
 
+_OF_PYTORCH = 4  # its counters come first; what follows is the card's
 _PRINTED_PERCENT = 0.0005  # less than this is printed as nothing, so it is told in another way
 
 
 def counter_lines(checks: Sequence[CounterCheck]) -> Iterator[str]:
-    """That the timeline and the counters agree, in one line; else one for each figure that is not explained."""
-    if checks and not any(check.difference_bytes for check in checks):
+    """That the timeline and PyTorch's counters agree, in one line; and one for each figure that is not explained."""
+    if checks and not any(check.difference_bytes for check in checks[:_OF_PYTORCH]):
         allocated, reserved = (format_bytes(check.counted_bytes) for check in checks[:2])
         yield f"{allocated} allocated and {reserved} reserved at most, explained to the byte"
     for check in checks:

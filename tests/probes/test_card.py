@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from memdoctor.probes.card import Card, held_on, open_card
+from memdoctor.probes.card import Card, device_of, held_on, open_card
 from memdoctor.probes.nvml import MemoryReading, NoGpu
 from memdoctor.probes.remembered import remembered
+from memdoctor.records import Device
 
 MIB, GIB = 1 << 20, 1 << 30
 Pretend = Callable[..., ModuleType]
@@ -102,4 +104,19 @@ def test_without_nvml_what_is_in_use_is_one_figure() -> None:
 def test_a_figure_that_cannot_be_is_no_context() -> None:
     held = held_on(without_nvml(100 * MIB), 100 * MIB)
     assert held.context is None
+    assert held.others_bytes is None
     assert "driver not loaded" in held.notes[0]
+
+
+def test_what_others_hold_is_kept_where_the_context_cannot_be_told() -> None:
+    """In a container, and others gave back more than this process took: as was known before, not nothing."""
+    before, after = (MemoryReading(24 * GIB, used * GIB, None, ()) for used in (23, 22))
+    card = replace(without_nvml(22 * GIB), before=before, read=lambda: after)
+    held = held_on(card, 2 * GIB)
+    assert (held.context, held.others_bytes) == (None, None)
+    asked = Device(
+        name="T4", total_bytes=24 * GIB, compute_capability="7.5", context_bytes=GIB, context_error_bytes=0,
+        context_source="catalogue", source="catalogue", other_processes_bytes=20 * GIB,
+    )  # fmt: skip
+    assert device_of(card, held, asked).other_processes_bytes == 20 * GIB
+    assert device_of(card, held, asked).context_bytes == GIB

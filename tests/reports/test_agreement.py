@@ -38,6 +38,13 @@ def test_a_difference_is_a_line_of_its_own() -> None:
     ]
 
 
+def test_what_nobody_owns_on_the_card_does_not_hide_that_pytorchs_counters_agree() -> None:
+    exact = [check(name, MIB, MIB) for name in ("allocated", "reserved", "allocated at the end", "reserved at the end")]
+    first, second = counter_lines([*exact, check("used on the card", 9 * MIB, 5 * MIB)])
+    assert first.endswith("explained to the byte")
+    assert "+4,194,304 B unexplained" in second
+
+
 def test_nothing_counted_is_nothing_told() -> None:
     assert list(counter_lines([])) == []
     assert list(comparison_lines([])) == []
