@@ -61,7 +61,7 @@ def open_case(
         return _on_cpu(resolve_model(model, offline=offline), of_a_card, settings, default_seq_length)
     insisted = Backend.GPU if backend == Backend.GPU else Backend.SIMULATED
     device, assumed_gpu = _device(gpu, memory)
-    own = memory is None and _is_own(device)
+    own = backend != "simulated" and memory is None and _is_own(device)  # else nobody asks NVML again
     if insisted is Backend.GPU and not (own or gpu is memory is None):
         _refuse(gpu, memory)
     conf, assumed_conf = _alloc_conf(alloc_conf)
