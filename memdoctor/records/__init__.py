@@ -29,13 +29,14 @@ from memdoctor.records.diagnosis import (
 from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
+from memdoctor.records.work import PhaseWork, Rates
 from memdoctor.records.workload import NO_CAPABILITY, Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
     "NO_CAPABILITY", "AccumulatedPeak", "Attention", "Backend", "Block", "Breakdown", "Budget", "Category",
     "Change", "Check", "Comparison", "Completed", "CounterCheck", "Counters", "Device", "Diagnosis", "Dtype",
     "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine",
-    "PhaseName", "PhaseUse", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut",
-    "RanOutAt", "Remedy", "Scaling", "SegmentEvent", "Status", "Task", "TensorGroup", "Timeline", "Toggle",
+    "PhaseName", "PhaseUse", "PhaseWork", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut",
+    "RanOutAt", "Rates", "Remedy", "Scaling", "SegmentEvent", "Status", "Task", "TensorGroup", "Timeline", "Toggle",
     "Verdict", "Verification", "VerificationPlan", "Workload",
 ]  # fmt: skip
