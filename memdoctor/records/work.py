@@ -34,7 +34,7 @@ class PhaseWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a GPU's data sheet promises: dense, without sparsity, at boost clock; tera-operations and giga-bytes a second.
+    """What a GPU's data sheet promises: dense, without sparsity, at boost clock; TFLOP and GB a second.
 
     ``fp16_tflops`` and ``bf16_tflops`` are those of tensor cores that add up in fp32, where there are any;
     ``None``: the GPU does not compute in that type any faster than in fp32 (or not at all).
