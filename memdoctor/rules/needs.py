@@ -1,0 +1,39 @@
+"""Evidence that more than one rule cannot do without."""
+
+from __future__ import annotations
+
+from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.rule import Need
+
+
+def _config(evidence: Evidence) -> str | None:
+    known = "hidden_size" in evidence.config or "d_model" in evidence.config or "dim" in evidence.config
+    return None if known else "the model is your own code: it has no config.json that says its sizes"
+
+
+def probed(lever: str) -> Need:
+    """The lever was probed, or is in use and was probed without it."""
+
+    def missing(evidence: Evidence) -> str | None:
+        found = evidence.lever(lever)
+        if found is None:
+            return f"{lever} was not probed"
+        return found.sentence if found.peak is None else None
+
+    return Need(f"a probe with {lever} changed", missing)
+
+
+MODEL_CONFIG = Need("the model's config.json", _config)
+"""The sizes that config.json gives."""
+
+SEVERAL_GPUS = Need(
+    "training on several GPUs",
+    lambda evidence: "training is on one GPU" if evidence.workload.strategy == "single" else None,
+)
+"""Something is shared among GPUs."""
+
+EVALUATION = Need(
+    "a probed evaluation (--eval)",
+    lambda evidence: None if evidence.workload.evaluate else "no evaluation was probed: --eval",
+)
+"""Evaluation was part of the run."""
