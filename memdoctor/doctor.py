@@ -156,7 +156,7 @@ def _noting(examination: Examination, notes: Iterable[str]) -> Examination:
 def _refused(session: Probing, changed: Sequence[tuple[Change, Workload]]) -> Iterator[str]:
     """Changes that the model does not allow."""
     for _, workload in changed:
-        result = session.simulated[workload]
+        result = session.simulated(workload)
         if isinstance(result, MemdoctorError) and workload not in session.measured:
             yield f"not probed: {result.what}"
 
@@ -197,16 +197,17 @@ def _toggle(change: Change, target: Examination, toggled: Examination) -> Toggle
 
 def _scaling(session: Probing, workload: Workload) -> Scaling | None:
     """Lines from batch 1 and 2; where batch 1 is different in kind, from 2 and 3. ``None`` where none is simulated."""
-    target = session.simulated[workload]
+    target = session.simulated(workload)
     if not isinstance(target, Examination):
         return None
 
     def at(batch: int) -> Examination:
         wanted = replace(target.workload, batch_size=batch)
         session.simulate([wanted])
-        found = session.simulated[wanted]
+        found = session.simulated(wanted)
         if isinstance(found, MemdoctorError):
             raise found
+        assert found is not None
         return found
 
     first = 1 if aligned(at(1), at(2)) else 2
