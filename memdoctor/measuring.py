@@ -100,12 +100,18 @@ class Probing:
                 return result
         raise next(result for result in results if isinstance(result, MemdoctorError))
 
-    def alike(self, target: Workload, other: Workload) -> tuple[Examination, Examination] | None:
-        """Two workloads probed in the same way: measured, where both ran to their end, else simulated."""
+    def alike(
+        self, target: Workload, other: Workload, device: Device | None = None
+    ) -> tuple[Examination, Examination] | None:
+        """Two workloads probed in the same way: measured, where both ran to their end, else simulated.
+
+        ``device`` is the other's, where that is not the case's: then it is simulated.
+        """
         measured = self.measured.get(target), self.measured.get(other)
-        if all(isinstance(result, Examination) and not _ran_out(result) for result in measured):
+        here = device is None or device == self.case.device
+        if here and all(isinstance(result, Examination) and not _ran_out(result) for result in measured):
             return _pair(measured)
-        return _pair((self.simulated(target), self.simulated(other)))
+        return _pair((self.simulated(target), self.simulated(other, device)))
 
     def comparisons(self, changes: Sequence[tuple[Change, Workload]]) -> tuple[Comparison, ...]:
         """Every workload that was both measured on the GPU and simulated, by its change."""
