@@ -104,7 +104,7 @@ def test_results_are_in_the_order_of_the_requests(pool: Pool) -> None:
 def test_the_caller_is_told_of_each_result_in_its_own_thread(pool: Pool) -> None:
     told: list[tuple[Request, threading.Thread]] = []
     requests = [request(batch_size=batch) for batch in (1, 2, 3)]
-    pool.examine(requests, lambda asked: told.append((asked, threading.current_thread())))
+    pool.examine(requests, lambda asked, _: told.append((asked, threading.current_thread())))
     assert {thread for _, thread in told} == {threading.current_thread()}
     assert sorted(asked.workload.batch_size for asked, _ in told) == [1, 2, 3]
 
