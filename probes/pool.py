@@ -139,7 +139,7 @@ class Pool:
         call = self._calls
         for index, request in enumerate(requests):
             self._waiting.put(((call, index), request))
-        count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else 1
+        count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else min(1, len(requests))
         while len(self._workers) < count:
             self._workers.append(_Worker(self._backend, self._waiting, self._finished, self._time_limit))
         results: dict[int, Examination | Verification | MemdoctorError] = {}
@@ -168,7 +168,7 @@ class Pool:
 
 def _worker_count(requests: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, requests, MOST_WORKERS))
+    return min(cores, requests, MOST_WORKERS)
 
 
 class _Worker:

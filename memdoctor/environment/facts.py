@@ -24,6 +24,7 @@ def document(environment: Environment) -> dict[str, Any]:
         "gpus": plain(environment.gpus),
         "cuda_order": _order(environment.visible),
         "contexts": plain(environment.contexts),
+        "probe_cache": _usage(environment.probe_cache),
         "problems": plain(find_problems(environment)),
     }
 
@@ -63,6 +64,10 @@ def facts(environment: Environment) -> dict[str, str]:
         **_gpus(environment.gpus, environment.contexts),
         **_cuda(environment.visible),
     }
+
+
+def _usage(used: Usage | None) -> dict[str, Any] | None:
+    return None if used is None else {"directory": str(used.directory), "probes": used.probes, "bytes": used.bytes}
 
 
 def _cache(used: Usage | None) -> str:
