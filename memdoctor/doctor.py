@@ -62,8 +62,11 @@ def probe(
     repeat: int = 1,
     time_limit: float = TIME_LIMIT,
     progress: Progress | None = None,
+    use_cache: bool = True,
 ) -> Probes:
     """Probe the case's workload ``repeat`` times, and once with each of the changes applied.
+
+    The cache on disk is of use where nothing is to be repeated.
 
     Where this machine's GPU is to be used, what is predicted to fit is measured, and simulated beside; with a case
     that insists on the GPU the workload itself is measured in any case.
@@ -71,7 +74,7 @@ def probe(
     target = case.workload
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
-    with probing(case, time_limit, progress) as session:
+    with probing(case, time_limit, progress, use_cache=use_cache and repeat == 1) as session:
         _measure_first(session, [target])
         session.simulate(workloads)
         session.measure_what_fits(workloads)
@@ -101,7 +104,9 @@ def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT
     return replace(found, assumed=(*case.assumed, *attention))
 
 
-def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:
+def diagnose(
+    case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None, use_cache: bool = True
+) -> Diagnosis:
     """Probe the target and its matrix, and conclude.
 
     Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
@@ -121,7 +126,7 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
     changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
-    with probing(case, time_limit, progress) as session:
+    with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
         session.simulate(workloads)
         _measure_first(session, [target])

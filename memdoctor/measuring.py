@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from memdoctor.agreement import compare
 from memdoctor.cases import Case
 from memdoctor.errors import MemdoctorError
+from memdoctor.probes.cached import Cache, open_cache
 from memdoctor.probes.pool import Pool, Request
 from memdoctor.records import Backend, Change, Comparison, Completed, Device, Examination, Workload
 
 Probed = Examination | MemdoctorError
 Subject = tuple[Workload, Device]
 """What is probed: a workload on a card with its allocator's settings."""
-Progress = Callable[[int, int, str], None]
-"""Told how many probes are done, how many there are so far, and what the last one was."""
+Progress = Callable[[int, int, int, str], None]
+"""Told how many probes are done, how many of those the cache had, how many there are so far, and what the last one was.
+"""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class Probing:
     plain: Pool
     gpu: Pool | None
     progress: Progress | None = None
+    cache: Cache | None = None
     simulations: dict[Subject, Probed] = field(default_factory=dict)
     measured: dict[Workload, Probed] = field(default_factory=dict)
     _done: int = 0
@@ -127,25 +131,33 @@ class Probing:
 
     def _attempt(self, pool: Pool, subjects: Sequence[Subject]) -> list[Probed]:
         self._expected += len(subjects)
-        return pool.attempt([self._request(subject) for subject in subjects], self._on_done)
+        requests = [self._request(subject) for subject in subjects]
+        if self.cache is not None and pool is self.plain:
+            return self.cache.attempt(pool, requests, self._on_done)
+        return pool.attempt(requests, self._on_done)
 
     def _request(self, subject: Subject) -> Request:
         return Request(*subject, self.case.facts)
 
-    def _on_done(self, request: Request) -> None:
+    def _on_done(self, request: Request, _result: object) -> None:
         self._done += 1
         if self.progress is not None:
-            self.progress(self._done, self._expected, describe(request.workload))
+            recalled = self.cache.recalled if self.cache is not None else 0
+            self.progress(self._done, recalled, self._expected, describe(request.workload))
 
 
 @contextmanager
-def probing(case: Case, time_limit: float, progress: Progress | None) -> Iterator[Probing]:
-    """The pools that a case needs. Processes start with their first request, and the GPU is free when all is over."""
+def probing(case: Case, time_limit: float, progress: Progress | None, *, use_cache: bool = True) -> Iterator[Probing]:
+    """The pools that a case needs. Processes start with their first request, and the GPU is free when all is over.
+
+    With ``use_cache`` simulated probes are taken from the cache on disk where this environment has one.
+    """
     with ExitStack() as pools:
         kind = Backend.CPU if case.backend is Backend.CPU else Backend.SIMULATED
         plain = pools.enter_context(Pool(kind, time_limit=time_limit))
         gpu = pools.enter_context(Pool(Backend.GPU, time_limit=time_limit)) if case.tries_gpu else None
-        yield Probing(case, plain, gpu, progress)
+        cache = open_cache(os.environ) if use_cache and kind is Backend.SIMULATED else None
+        yield Probing(case, plain, gpu, progress, cache)
 
 
 def describe(workload: Workload) -> str:
