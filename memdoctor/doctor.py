@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from memdoctor.advising import Adviser
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, check_verifiable, open_case, parse_change
 from memdoctor.errors import MemdoctorError, UsageError
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
+from memdoctor.planning import Clock
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
@@ -29,7 +31,7 @@ from memdoctor.records import (
     VerificationPlan,
     Workload,
 )
-from memdoctor.scaling import Need, aligned, scaling_of
+from memdoctor.scaling import Need, Replayer, aligned, scaling_of
 from memdoctor.storage import load_examination
 
 __all__ = [
@@ -128,14 +130,22 @@ def diagnose(
     workloads = [target, *(workload for _, workload in changed)]
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        session.simulate(workloads)
+        adviser = Adviser(session, target, Clock(None), _replayed_on, lambda change: {})
+        session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
         scaling = _scaling(session, target)
+        advice = adviser.advise(changes, scaling)
     diagnosis = conclude(_noting(best, [*session.notes(target), *_refused(session, changed)]))
     return replace(
         diagnosis,
+        levers=advice.levers,
+        findings=advice.checked.findings,
+        checks_passed=advice.checked.passed,
+        not_checked=advice.checked.not_checked,
+        plan=advice.plan,
+        probes=session.probes,
         scaling=scaling,
         toggles=_toggles(session, target, changed),
         comparisons=session.comparisons([({}, target), *changed]),
@@ -216,8 +226,11 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         return found
 
     first = 1 if aligned(at(1), at(2)) else 2
-    device = target.device
-    return scaling_of(at(first), at(first + 1), target, lambda events, clears: _need(events, clears, device))
+    return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
+
+
+def _replayed_on(device: Device) -> Replayer:
+    return lambda events, clears: _need(events, clears, device)
 
 
 def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:

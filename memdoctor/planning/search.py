@@ -11,20 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from memdoctor.analysis import peak_of
-from memdoctor.matrix import ALLOC_CONF
+from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.forecast import Forecasts, Subject
 from memdoctor.planning.settings import (
     ORDER,
     Setting,
     expandable,
+    free_changes,
     setting_of,
     splits,
     structures,
     task_changes,
     worst,
 )
-from memdoctor.records import Change, Completed, Cost, Examination
+from memdoctor.records import Attention, Change, Completed, Cost, Examination
 
 WAVE = 2  # candidates that are probed side by side
 _WITH_COST: tuple[Cost, ...] = ("time", "numerics")
@@ -51,11 +52,23 @@ class Found:
 
 @dataclass(slots=True)
 class Search:
-    """Looks for settings that fit the card of ``forecasts``. ``seen`` is all that was probed directly."""
+    """Looks for settings that fit the card of ``forecasts``. ``seen`` is all that was probed directly.
+
+    ``attention`` is the one that the target uses.
+    """
 
     forecasts: Forecasts
     clock: Clock
+    attention: Attention | None = None
     seen: dict[Subject, Found] = field(default_factory=dict)
+    _free: Change = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Free changes are those that the model allows."""
+        target, device = self.forecasts.target, self.forecasts.device
+        free = free_changes(replace(target, attention=self.attention))
+        probed = self.forecasts.probe([apply_to(target, device, {name: value}) for name, value in free.items()])
+        self._free = {name: value for (name, value), one in zip(free.items(), probed, strict=True) if one is not None}
 
     def run(self) -> tuple[Found, ...]:
         """All settings that were found to fit; none where nothing does."""
@@ -78,7 +91,7 @@ class Search:
         target, device = self.forecasts.target, self.forecasts.device
         made = [
             setting_of(target, {**structure, **(task or {})}, worst(cost_, "task") if task else cost_, split)
-            for structure, cost_ in structures(target, device, cost)
+            for structure, cost_ in structures(target, device, cost, self._free)
             for split in splits(target)
         ]
         pages = expandable(device)
@@ -164,7 +177,7 @@ class Search:
     def _smallest_settings(self, task: Change) -> list[Setting]:
         """The smallest batch with all that saves memory, in each way that may be the smallest."""
         target, device = self.forecasts.target, self.forecasts.device
-        made = [part for cost in _WITH_COST for part in structures(target, device, cost)]
+        made = [part for cost in _WITH_COST for part in structures(target, device, cost, self._free)]
         return [
             setting_of(target, {**change, **task}, worst(cost, "task") if task else cost, splits(target)[-1])
             for change, cost in made

@@ -39,7 +39,7 @@ def worst(*costs: Cost) -> Cost:
 
 
 def free_changes(target: Workload) -> dict[str, str | bool]:
-    """What costs nothing and the target does not have yet."""
+    """What costs nothing and the target does not have yet; its attention is the one that it uses."""
     changes: dict[str, str | bool] = {}
     if target.attention is Attention.EAGER:
         changes["attention"] = Attention.SDPA.value
@@ -64,12 +64,12 @@ def splits(target: Workload) -> tuple[tuple[int, int], ...]:
     return ((target.batch_size, target.gradient_accumulation_steps), *((b, whole // b) for b in reversed(smaller)))
 
 
-def structures(target: Workload, device: Device, tier: Cost) -> tuple[tuple[Change, Cost], ...]:
-    """What is pulled together besides the batch, up to and with this cost, each with what it costs.
+def structures(target: Workload, device: Device, tier: Cost, free: _Part) -> tuple[tuple[Change, Cost], ...]:
+    """What is pulled together besides the batch, at this cost (and at none, for a batch that costs), with its cost.
 
-    Free changes are part of all that cost something: nothing is lost by them.
+    ``free`` are the changes of :func:`free_changes` that the model allows. They are part of all that cost something:
+    nothing is lost by them.
     """
-    free = free_changes(target)
     if tier == "none":
         singles = [{name: value} for name, value in free.items()]
         return tuple((change, "none") for change in ({}, *singles, *([free] if len(free) > 1 else [])))
