@@ -37,3 +37,12 @@ EVALUATION = Need(
     lambda evidence: None if evidence.workload.evaluate else "no evaluation was probed: --eval",
 )
 """Evaluation was part of the run."""
+
+
+def _batch_of_one(evidence: Evidence) -> str | None:
+    known = evidence.fits or evidence.workload.batch_size == 1 or evidence.changed({"batch_size": 1}) is not None
+    return None if known else "batch 1 was not probed"
+
+
+BATCH_OF_ONE = Need("where the target does not fit, a probe with batch 1", _batch_of_one)
+"""Whether one sample fits."""
