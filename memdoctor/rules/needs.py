@@ -46,3 +46,14 @@ def _batch_of_one(evidence: Evidence) -> str | None:
 
 BATCH_OF_ONE = Need("where the target does not fit, a probe with batch 1", _batch_of_one)
 """Whether one sample fits."""
+
+
+def probed_any(*levers: str) -> Need:
+    """At least one of these levers was probed, or is in use and was probed without it."""
+    needs = [probed(lever) for lever in levers]
+
+    def missing(evidence: Evidence) -> str | None:
+        reasons = [need.missing(evidence) for need in needs]
+        return None if None in reasons else reasons[0]
+
+    return Need(f"a probe with {' or '.join(levers)} changed", missing)

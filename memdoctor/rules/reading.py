@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Block, Change, Examination, Lever, PhaseName, TensorGroup, Timeline
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.rule import Threshold
+from memdoctor.rules.rule import Remedy, Threshold
 from memdoctor.units import format_bytes
 
 NEARLY_FULL = Threshold(
@@ -64,6 +64,18 @@ def effect(evidence: Evidence, lever: Lever | None) -> str:
     return (
         f"{lever.name} {verb} {format_bytes(abs(saved))} of the reserved peak "
         f"({format_bytes(before)} without it, {format_bytes(after)} with it)"
+    )
+
+
+def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
+    """The remedies whose lever is not pulled yet and was not probed to save nothing; all, where none would be left."""
+    kept = tuple(remedy for remedy in remedies if not _spent(evidence.lever(remedy.lever)))
+    return kept or tuple(remedies)
+
+
+def _spent(lever: Lever | None) -> bool:
+    return lever is not None and (
+        lever.status == "in use" or (lever.saves_bytes is not None and lever.saves_bytes <= 0)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import probed
-from memdoctor.rules.reading import NEARLY_FULL, effect, gain, percent, presses
+from memdoctor.rules.reading import NEARLY_FULL, effect, gain, left, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -30,6 +30,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{evidence.peak.phase}, and no layer is checkpointed; {effect(evidence, lever)}{fits}",
         {"activations_bytes": activations, "saves_bytes": saved, "fits_with_it": bool(lever.fits)},
         at_stake_bytes=saved,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Attention, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import product
+from memdoctor.rules.reading import left, product
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -31,6 +31,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{format_bytes(held)} at the peak{largest}",
         {"held_bytes": held, "kernels": ", ".join(provenance.attention_kernels)},
         at_stake_bytes=held,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

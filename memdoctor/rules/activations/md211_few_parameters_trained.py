@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import NEARLY_FULL, percent, presses
+from memdoctor.rules.reading import NEARLY_FULL, left, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -33,6 +33,7 @@ def check(evidence: Evidence) -> Finding | None:
             "optimizer_state_bytes": held[Category.OPTIMIZER_STATE],
         },
         at_stake_bytes=activations,
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 from memdoctor.records import Finding, Task
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import lookups, presses, shaped
+from memdoctor.rules.reading import left, lookups, presses, shaped
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -39,6 +39,7 @@ def check(evidence: Evidence) -> Finding | None:
             "activations_bytes": activations,
         },
         at_stake_bytes=activations - activations // inside,
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from memdoctor.analysis import peak_of
 from memdoctor.records import Completed, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import BATCH_OF_ONE
-from memdoctor.rules.reading import at, varied
+from memdoctor.rules.reading import at, left, varied
 from memdoctor.rules.rule import Remedy, Rule
 from memdoctor.units import format_bytes
 
@@ -28,6 +28,7 @@ def check(evidence: Evidence) -> Finding | None:
             **({"largest_batch_that_fits": largest} if (largest := largest_batch(evidence)) else {}),
         },
         at_stake_bytes=max(too_much, 0),
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from memdoctor.analysis import peak_of
 from memdoctor.records import Category, Completed, Examination, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import BATCH_OF_ONE
-from memdoctor.rules.reading import percent, varied
+from memdoctor.rules.reading import left, percent, varied
 from memdoctor.rules.rule import Remedy, Rule
 from memdoctor.units import format_bytes
 
@@ -28,6 +28,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"that, are there at any batch{spent}",
         {"batch_1_reserved_bytes": needs, "limit_bytes": limit, "static_bytes": static},
         at_stake_bytes=static,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

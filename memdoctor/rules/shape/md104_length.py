@@ -5,7 +5,7 @@ from __future__ import annotations
 from memdoctor.analysis import peak_of
 from memdoctor.records import Attention, Category, Completed, Examination, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import at, most_alive, varied
+from memdoctor.rules.reading import at, left, most_alive, varied
 from memdoctor.rules.rule import Need, Remedy, Rule
 from memdoctor.units import format_bytes
 
@@ -29,14 +29,15 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "error",
         f"{workload.batch_size} x {workload.seq_length} tokens need {format_bytes(evidence.peak.reserved_bytes)} of "
-        f"the {format_bytes(evidence.limit_bytes)} that PyTorch can reserve, {workload.batch_size} x {longest} fit with "
-        f"{at(there)}: for {workload.seq_length / longest:.2f} times the tokens, activations go from "
+        f"the {format_bytes(evidence.limit_bytes)} that PyTorch can reserve, {workload.batch_size} x {longest} fit "
+        f"with {at(there)}: for {workload.seq_length / longest:.2f} times the tokens, activations go from "
         f"{format_bytes(before)} to {format_bytes(now)}{kind}",
         {
             "seq_length": workload.seq_length, "longest_probed_that_fits": longest,
             "reserved_bytes": evidence.peak.reserved_bytes, "shorter_reserved_bytes": peak_of(there).reserved_bytes,
         },
         at_stake_bytes=max(now - before, 0),
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from math import prod
 from memdoctor.records import Block, Category, Finding
 from memdoctor.rules.evidence import STATIC, Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
-from memdoctor.rules.reading import most_alive, percent, shaped
+from memdoctor.rules.reading import left, most_alive, percent, shaped
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -50,6 +50,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{format_bytes(at_peak)}, {percent(at_peak, evidence.peak.allocated_bytes)} of it",
         {"copies": len(copies), "held_bytes": held, "parameters_bytes": parameters, "at_peak_bytes": at_peak},
         at_stake_bytes=at_peak,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -7,7 +7,7 @@ from math import prod
 from memdoctor.records import Block, Category, Finding
 from memdoctor.rules.evidence import STATIC, Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
-from memdoctor.rules.reading import most_alive, percent, presses
+from memdoctor.rules.reading import left, most_alive, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -37,6 +37,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{_others(kept)} it is {format_bytes(held)}, of which a batch uses only the rows of its tokens",
         {"embedding_bytes": table.bytes, "parameters_bytes": parameters, "held_bytes": held, "tensors": len(kept)},
         at_stake_bytes=held,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memdoctor.analysis import peak_of
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import presses
+from memdoctor.rules.reading import left, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -34,6 +34,7 @@ def check(evidence: Evidence) -> Finding | None:
             **({} if added is None else {"added_bytes": added}),
         },
         at_stake_bytes=max(added or 0, 0),
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

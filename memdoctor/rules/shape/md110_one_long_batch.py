@@ -6,8 +6,13 @@ from memdoctor.analysis import peak_of
 from memdoctor.records import Completed, Examination, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.reading import varied
-from memdoctor.rules.rule import Need, Remedy, Rule
+from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
+
+POSITIONS_UNUSED = Threshold(
+    "positions without a token", 2, "of max_position_embeddings",
+    "transformers, modeling_roberta.py, create_position_ids_from_input_ids: they start behind the padding index, 1",
+)  # fmt: skip
 
 
 def longer(evidence: Evidence) -> dict[int, Examination]:
@@ -37,6 +42,12 @@ def check(evidence: Evidence) -> Finding | None:
     )  # fmt: skip
 
 
+def _is_longest(evidence: Evidence) -> bool:
+    """Whether the model takes nothing longer: positions before the first token (RoBERTa's two) are none."""
+    positions = evidence.config.get("max_position_embeddings")
+    return isinstance(positions, int) and evidence.workload.seq_length + POSITIONS_UNUSED.value >= positions
+
+
 RULE = Rule(
     id="MD110",
     title="One longer batch would not fit",
@@ -47,9 +58,14 @@ RULE = Rule(
     needs=(
         Need(
             "a probe with a longer sequence",
-            lambda evidence: None if longer(evidence) or not evidence.fits else "no longer sequence was probed",
+            lambda evidence: (
+                None
+                if longer(evidence) or not evidence.fits or _is_longest(evidence)
+                else "no longer sequence was probed"
+            ),
         ),
     ),
+    thresholds=(POSITIONS_UNUSED,),
     remedies=(
         Remedy("truncation at the length that was probed (max_length)", "task", "length"),
         Remedy("the longest batch first, so that the run fails at once or not at all", "none"),
