@@ -29,6 +29,11 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 tensor``, ``2 tensors``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def product(group: TensorGroup) -> str:
     """``12 x 8x512x3072 x 4 B = 576.00 MiB``; with the type's name where the bytes are no multiple of the elements."""
     elements = group.count * prod(group.shape)

@@ -10,7 +10,7 @@ from memdoctor.rules.rule import Remedy, Rule, Threshold
 
 LEAST_COST = Threshold(
     "share of the reserved peak", 0.01, "that checkpointing adds",
-    "ours: below a hundredth it is the allocator's segments of 2 and 20 MiB (c10/core/CachingDeviceAllocator.h, "
+    "ours: below a hundredth it is the allocator's segments of 2 and 20 MiB (c10/core/AllocatorConfig.h, "
     "kSmallBuffer, kLargeBuffer)",
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Block, Category, Finding, PhaseName
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import percent, shaped
+from memdoctor.rules.reading import counted, percent, shaped
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -37,7 +37,7 @@ def check(evidence: Evidence) -> Finding | None:
     largest = max(blocks, key=lambda block: block.bytes)
     return RULE.finding(
         "warning",
-        f"{format_bytes(held)} of what the forward pass gave outlive their step ({len(blocks)} tensors, the largest "
+        f"{format_bytes(held)} of what the forward pass gave outlive their step ({counted(len(blocks), 'tensor')}, the largest "
         f"{shaped(largest.shape)} {largest.dtype} of {largest.module or 'the model'} = {format_bytes(largest.bytes)}), "
         f"and lie beside the next step's until those take their place: "
         f"{percent(held, evidence.peak.allocated_bytes)} of the peak",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import percent, presses
+from memdoctor.rules.reading import counted, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -23,7 +23,7 @@ def check(evidence: Evidence) -> Finding | None:
     count = sum(group.count for group in evidence.tensors if group.category is Category.AUTOCAST_COPIES)
     return RULE.finding(
         "warning" if presses(evidence) else "info",
-        f"{count} copies of weights in {evidence.workload.precision.value} hold {format_bytes(copies)}, "
+        f"copies of {counted(count, 'weight')} in {evidence.workload.precision.value} hold {format_bytes(copies)}, "
         f"{percent(copies, peak)} of the peak in {evidence.peak.phase}, beside the {format_bytes(parameters)} of "
         "parameters that they are copies of",
         {"copies_bytes": copies, "parameters_bytes": parameters, "copies": count},

@@ -11,7 +11,7 @@ from memdoctor.units import format_bytes
 
 LEAST_COST = Threshold(
     "share of the reserved peak", 0.01, "that mixed precision adds",
-    "ours: below a hundredth it is the allocator's segments of 2 and 20 MiB (c10/core/CachingDeviceAllocator.h, "
+    "ours: below a hundredth it is the allocator's segments of 2 and 20 MiB (c10/core/AllocatorConfig.h, "
     "kSmallBuffer, kLargeBuffer)",
 )  # fmt: skip
 
