@@ -37,3 +37,23 @@ EVALUATION = Need(
     lambda evidence: None if evidence.workload.evaluate else "no evaluation was probed: --eval",
 )
 """Evaluation was part of the run."""
+
+
+def _batch_of_one(evidence: Evidence) -> str | None:
+    known = evidence.fits or evidence.workload.batch_size == 1 or evidence.changed({"batch_size": 1}) is not None
+    return None if known else "batch 1 was not probed"
+
+
+BATCH_OF_ONE = Need("where the target does not fit, a probe with batch 1", _batch_of_one)
+"""Whether one sample fits."""
+
+
+def probed_any(*levers: str) -> Need:
+    """At least one of these levers was probed, or is in use and was probed without it."""
+    needs = [probed(lever) for lever in levers]
+
+    def missing(evidence: Evidence) -> str | None:
+        reasons = [need.missing(evidence) for need in needs]
+        return None if None in reasons else reasons[0]
+
+    return Need(f"a probe with {' or '.join(levers)} changed", missing)
