@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memdoctor.analysis import peak_of
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
 from memdoctor.matrix import apply_to
 from memdoctor.measuring import Probing, Subject
 from memdoctor.planning import Clock, Forecasts, Found, Search, Writer
-from memdoctor.records import Attention, Change, Completed, Device, Examination, Lever, Plan, Scaling, Workload
+from memdoctor.planning.cards import smallest_card
+from memdoctor.records import (
+    Attention,
+    Change,
+    Completed,
+    Device,
+    Examination,
+    Lever,
+    Plan,
+    Scaling,
+    Smallest,
+    Workload,
+)
 from memdoctor.rules import RULES, Checked, Evidence, Probe, check_all, evidence_of
 from memdoctor.scaling import Replayer
 
@@ -23,8 +36,8 @@ class Advice:
 
     levers: tuple[Lever, ...]
     checked: Checked
-    plan: tuple[Plan, ...]
-    smallest: Found | None
+    plan: tuple[Plan, ...] = ()
+    smallest: Smallest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +66,23 @@ class Adviser:
         evidence = self._evidence(best, pulls, changes, levers, scaling)
         checked = check_all(RULES, evidence)
         if isinstance(best.outcome, Completed):
-            return Advice(levers, checked, (), None)
+            return Advice(levers, checked)
         search = self._search(best.workload.attention)
         found = search.run()
-        writer = Writer(best, self.clock, self.patch)
-        smallest = None if found or not search.seen else search.smallest()
-        return Advice(levers, checked, writer.entries(found), smallest)
+        if found or not search.seen:
+            return Advice(levers, checked, Writer(best, self.clock, self.patch).entries(found))
+        return Advice(levers, checked, smallest=self._smallest(best, search.smallest()))
+
+    def _smallest(self, best: Examination, found: Found) -> Smallest:
+        """The smallest footprint, and the cards that would do."""
+        workload, _ = self._subject(found.setting.change)
+        as_is = peak_of(best).reserved_bytes
+        return Smallest(
+            change=found.setting.change,
+            peak=peak_of(found.examination),
+            card=smallest_card(workload, found.reserved_bytes, self._probe),
+            card_as_is=smallest_card(self.target, as_is, self._probe),
+        )
 
     def _search(self, attention: Attention | None) -> Search:
         forecasts = Forecasts(self.target, self.session.case.device, self._probe, self.replayed)

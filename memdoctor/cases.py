@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
+from memdoctor.catalogue import find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.own_gpu import in_use, own_device
@@ -252,15 +252,7 @@ def _catalogued(gpu: str) -> Device:
             f"unknown GPU {gpu!r}",
             hint=f"{' or '.join(near)}; memdoctor gpus lists the catalogue" if near else "memdoctor gpus",
         )
-    return _device_of(entry)
-
-
-def _device_of(entry: GpuEntry) -> Device:
-    return Device(
-        name=entry.name, total_bytes=entry.total_bytes, compute_capability=entry.compute_capability,
-        context_bytes=entry.context_bytes, context_error_bytes=entry.context_error_bytes,
-        context_source=entry.context_source, source=f"catalogue: {entry.total_source}",
-    )  # fmt: skip
+    return entry.device
 
 
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:

@@ -145,6 +145,7 @@ def diagnose(
         checks_passed=advice.checked.passed,
         not_checked=advice.checked.not_checked,
         plan=advice.plan,
+        smallest=advice.smallest,
         probes=session.probes,
         scaling=scaling,
         toggles=_toggles(session, target, changed),
