@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 from memdoctor.probes.repeating import Repeat
 from memdoctor.probes.simulated.allocator.caching import Layout
@@ -24,8 +25,8 @@ Place = tuple[int, int]
 class Unrolling:
     """What was recorded, its repeats, and how many copies of each are replayed in any case.
 
-    The block of copy ``n`` of a micro-step is the recorded one's number plus ``n`` times ``blocks``. ``made`` is how many
-    copies the last replay began, repeat by repeat.
+    The block of copy ``n`` of a micro-step is the recorded one's number plus ``n`` times ``blocks``. ``made`` is how
+    many copies the last replay began, repeat by repeat.
     """
 
     events: Sequence[Event]
@@ -131,4 +132,4 @@ class Unrolling:
 def _steps(allocated: Sequence[int], span: range) -> list[int]:
     """What the allocator gave and took back, event by event."""
     column = allocated[span.start - 1 : span.stop]
-    return [after - before for before, after in zip(column, column[1:], strict=False)]
+    return [after - before for before, after in pairwise(column)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +53,7 @@ Recorded = tuple[Tracker, Sequence[Repeat]]
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     """What every probe hands to the allocator."""
     seen: list[Recorded] = []
 
@@ -62,7 +62,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
         return timelines.with_allocator(tracker, device, repeats)
 
     monkeypatch.setattr(recording, "with_allocator", kept)
-    yield seen
+    return seen
 
 
 @pytest.mark.parametrize("steps", [4, 8])
