@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memdoctor.records import Category, Finding, Loop
+from memdoctor.records import Finding, Loop
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
 from memdoctor.rules.reading import presses
@@ -39,7 +39,8 @@ def check(evidence: Evidence) -> Finding | None:
         "warning" if costly and presses(evidence) else "info",
         f"{layers + 1} hidden states x {samples}x{length}x{width} x {element} B = {format_bytes(held)} a batch{then}",
         {"hidden_states_bytes": held, "gathered_bytes": of_all if gathers else 0},
-        at_stake_bytes=min(of_all if gathers else held, evidence.most_held[Category.TEMPORARIES]) if costly else 0,
+        at_stake_bytes=min(of_all if gathers else held, evidence.peak.allocated_bytes) if costly else 0,
+        remedies=RULE.remedies if gathers else RULE.remedies[:1],
     )
 
 
