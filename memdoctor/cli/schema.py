@@ -12,9 +12,7 @@ KINDS = ("diagnosis", "examination", "verification", "explanation")
 
 
 @click.command("schema")
-@click.argument(
-    "kind", type=click.Choice(["diagnosis", "examination", "verification", "explanation"]), default="diagnosis"
-)
+@click.argument("kind", type=click.Choice(KINDS), default="diagnosis")
 @VERBOSE
 def command(kind: str) -> None:
     """JSON Schema of the report (diagnosis), of a saved examination, of a verification or of an explanation."""

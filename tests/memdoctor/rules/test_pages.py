@@ -39,7 +39,7 @@ def test_without_an_id_all() -> None:
 def test_an_unknown_id_says_what_is_near() -> None:
     with pytest.raises(UsageError, match="there is no rule 'MD2O1'") as caught:
         explain("MD2O1")
-    near = [f"memdoctor explain {each}" for each in ("MD201", "MD211", "MD202")]
+    near = [f"memdoctor explain {each}" for each in ("MD201", "MD211", "MD101")]
     assert caught.value.hint == " or ".join(near)
 
 
