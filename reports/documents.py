@@ -15,13 +15,14 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse, Verification
+from memdoctor.records import Breakdown, Diagnosis, Examination, Explanation, Peak, PhaseUse, Verification
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
 __all__ = [
     "KINDS",
     "diagnosis_document",
     "examination_document",
+    "explanation_document",
     "read_diagnosis",
     "read_report",
     "schema",
@@ -38,7 +39,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination", "verification")
+KINDS = ("diagnosis", "examination", "verification", "explanation")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -84,11 +85,20 @@ def verification_document(verification: Verification) -> dict[str, Any]:
     return {**envelope("verification"), "passed": verification.passed, **to_json(verification)}
 
 
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    """What was explained as JSON values."""
+    return {**envelope("explanation"), **to_json(explanation)}
+
+
 def schema(kind: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of the documents of this kind, one of :data:`KINDS`."""
-    made = json_schema(
-        {"diagnosis": Diagnosis, "examination": _ExaminationDocument, "verification": Verification}[kind]
-    )
+    records: dict[str, type] = {
+        "diagnosis": Diagnosis,
+        "examination": _ExaminationDocument,
+        "verification": Verification,
+        "explanation": Explanation,
+    }
+    made = json_schema(records[kind])
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}
     every = {
         "schema_version": {"const": SCHEMA_VERSION},

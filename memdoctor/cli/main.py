@@ -23,15 +23,17 @@ COMMANDS = {
     "diagnose": "Why does (or did) this run not fit, and what makes it fit?",
     "probe": "One step of one workload; writes the examination.",
     "report": "Render a saved examination or diagnosis again.",
+    "explain": "What a rule (MD201) looks for, why, and what helps.",
     "models": "The checkpoints that the catalogue knows.",
     "gpus": "The GPUs that the catalogue knows.",
     "env": "The environment, for a bug report.",
     "schema": "JSON Schema of the report.",
 }
 RECORD = "record"  # no command: a program of its own, which needs less installed
-LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
+LATER_COMMANDS = {"fit", "check", "compare", "run"}
 LATER_OPTIONS = {
-    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims",
+    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims", "--message", "--log",
+    "--snapshot",
 }  # fmt: skip
 
 

@@ -7,12 +7,15 @@ import rich_click as click
 from memdoctor.cli.options import VERBOSE
 from memdoctor.cli.output import print_json
 
+# Those of memdoctor.reports.documents, which help has no time to load; a test holds them together.
+KINDS = ("diagnosis", "examination", "verification", "explanation")
+
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["diagnosis", "examination", "verification"]), default="diagnosis")
+@click.argument("kind", type=click.Choice(KINDS), default="diagnosis")
 @VERBOSE
 def command(kind: str) -> None:
-    """JSON Schema of the report (diagnosis), of a saved examination or of a verification."""
+    """JSON Schema of the report (diagnosis), of a saved examination, of a verification or of an explanation."""
     from memdoctor.reports.documents import schema
 
     print_json(schema(kind))

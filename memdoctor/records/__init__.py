@@ -37,6 +37,7 @@ from memdoctor.records.conclusions import (
 )
 from memdoctor.records.diagnosis import Budget, Diagnosis
 from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
+from memdoctor.records.explanation import Explanation, RemedyLine, RulePage, ThresholdLine
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
 from memdoctor.records.work import PhaseWork, Rates
@@ -67,6 +68,7 @@ __all__ = [
     "Dtype",
     "Event",
     "Examination",
+    "Explanation",
     "Finding",
     "Lever",
     "Loop",
@@ -88,6 +90,8 @@ __all__ = [
     "RanOut",
     "RanOutAt",
     "Rates",
+    "RemedyLine",
+    "RulePage",
     "Scaling",
     "SegmentEvent",
     "Severity",
@@ -95,6 +99,7 @@ __all__ = [
     "Status",
     "Task",
     "TensorGroup",
+    "ThresholdLine",
     "Timeline",
     "Toggle",
     "Verdict",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.rule import Need
 
@@ -46,6 +48,11 @@ def _batch_of_one(evidence: Evidence) -> str | None:
 
 BATCH_OF_ONE = Need("where the target does not fit, a probe with batch 1", _batch_of_one)
 """Whether one sample fits."""
+
+
+def where(condition: Callable[[Evidence], bool], need: Need) -> Need:
+    """The need, for those targets alone of which the rule has something to say with it."""
+    return Need(need.what, lambda evidence: need.missing(evidence) if condition(evidence) else None)
 
 
 def probed_any(*levers: str) -> Need:

@@ -164,3 +164,9 @@ def test_a_diagnosis_that_does_not_add_up_is_refused(diagnosis: Diagnosis, tmp_p
     with pytest.raises(InputError, match="broken diagnosis") as caught:
         read_diagnosis(tmp_path / "a.json", conclude)
     assert "sum" in caught.value.why
+
+
+def test_the_command_line_has_every_kind() -> None:
+    from memdoctor.cli import schema as command
+
+    assert command.KINDS == KINDS

@@ -11,7 +11,7 @@ from memdoctor.rules.activations import (
     md208_math_attention,
     md209_frozen_checkpointed,
     md210_outputs_kept,
-    md211_few_parameters_trained,
+    md211_shared_layers,
 )
 from memdoctor.rules.rule import Rule
 
@@ -26,5 +26,5 @@ RULES: tuple[Rule, ...] = (
     md208_math_attention.RULE,
     md209_frozen_checkpointed.RULE,
     md210_outputs_kept.RULE,
-    md211_few_parameters_trained.RULE,
+    md211_shared_layers.RULE,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.needs import probed
+from memdoctor.rules.needs import probed, where
 from memdoctor.rules.reading import NEARLY_FULL, effect, gain, left, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -19,7 +19,7 @@ def check(evidence: Evidence) -> Finding | None:
     """Memory is short, activations hold half of the peak, and checkpointing was probed to lower it."""
     lever, saved = evidence.lever("checkpointing"), gain(evidence.lever("checkpointing"))
     activations, peak = evidence.breakdown.activations, evidence.peak.allocated_bytes
-    if evidence.workload.gradient_checkpointing or not presses(evidence) or lever is None or not saved or saved < 0:
+    if not _asked(evidence) or lever is None or not saved or saved < 0:
         return None
     if activations < LEAST_SHARE.value * peak:
         return None
@@ -34,6 +34,10 @@ def check(evidence: Evidence) -> Finding | None:
     )
 
 
+def _asked(evidence: Evidence) -> bool:
+    return presses(evidence) and not evidence.workload.gradient_checkpointing
+
+
 RULE = Rule(
     id="MD202",
     title="Activations are the peak, and every layer keeps all of its own",
@@ -41,7 +45,7 @@ RULE = Rule(
         "Without activation checkpointing, everything that a layer's backward needs stays from its forward pass on. "
         "With it a layer keeps its input, and computes the rest again: about a third more time."
     ),
-    needs=(probed("checkpointing"),),
+    needs=(where(_asked, probed("checkpointing")),),
     thresholds=(LEAST_SHARE, NEARLY_FULL),
     remedies=(
         Remedy("activation checkpointing", "time", "checkpointing"),

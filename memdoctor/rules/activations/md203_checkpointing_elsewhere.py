@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding, Lever
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.needs import probed
+from memdoctor.rules.needs import probed, where
 from memdoctor.rules.reading import NEARLY_FULL, gain, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -15,7 +15,7 @@ LEAST_EFFECT = Threshold(
 )  # fmt: skip
 
 
-def no_effect(evidence: Evidence, saved: int) -> bool:
+def _no_effect(evidence: Evidence, saved: int) -> bool:
     """Whether so few bytes are nothing beside the reserved peak."""
     return abs(saved) < LEAST_EFFECT.value * evidence.peak.reserved_bytes
 
@@ -23,11 +23,9 @@ def no_effect(evidence: Evidence, saved: int) -> bool:
 def check(evidence: Evidence) -> Finding | None:
     """Checkpointing, in use or probed where memory is short, moves the reserved peak by next to nothing."""
     lever, saved = evidence.lever("checkpointing"), gain(evidence.lever("checkpointing"))
-    if lever is None or saved is None or not no_effect(evidence, saved):
+    if lever is None or saved is None or not _asked(evidence) or not _no_effect(evidence, saved):
         return None
     in_use = lever.status == "in use"
-    if not in_use and not presses(evidence):
-        return None
     moved = f"saves {format_bytes(saved)}" if saved > 0 else f"costs {format_bytes(-saved)}" if saved else "saves 0 B"
     return RULE.finding(
         "warning" if in_use else "info",
@@ -51,6 +49,10 @@ def _phase(lever: Lever, in_use: bool) -> str:
     )
 
 
+def _asked(evidence: Evidence) -> bool:
+    return evidence.workload.gradient_checkpointing or presses(evidence)
+
+
 RULE = Rule(
     id="MD203",
     title="Activation checkpointing does nothing for the peak",
@@ -58,7 +60,7 @@ RULE = Rule(
         "Checkpointing lowers what is alive between forward and backward. Where the optimizer step, the clipping of "
         "gradients or a single layer's or head's temporaries are the peak, it costs its third of time for nothing."
     ),
-    needs=(probed("checkpointing"),),
+    needs=(where(_asked, probed("checkpointing")),),
     thresholds=(LEAST_EFFECT, NEARLY_FULL),
     remedies=(
         Remedy("checkpointing switched off again", "none", "checkpointing"),

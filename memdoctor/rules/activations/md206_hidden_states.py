@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memdoctor.records import Category, Finding, Loop
+from memdoctor.records import Finding, Loop
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
 from memdoctor.rules.reading import presses
@@ -22,24 +22,17 @@ def check(evidence: Evidence) -> Finding | None:
     element = 4 if workload.dtype.value == "float32" else 2
     samples, length = workload.batch_size, workload.seq_length
     held = (layers + 1) * samples * length * width * element
-    gathers = workload.evaluate and not workload.prediction_loss_only
     keeps = workload.loop is Loop.CUSTOM
-    of_all = held // samples * workload.eval_samples
-    if gathers:
-        then = (
-            f"; evaluation gathers them of all {workload.eval_samples} samples, {format_bytes(of_all)}, on the "
-            f"{'host' if workload.eval_accumulation_steps else 'GPU'}"
-        )
-    elif keeps:
-        then = "; the loop keeps the outputs, and with them these, until the next step's take their place"
-    else:
-        then = "; backward needs most of them anyway, and the Trainer drops the outputs before it"
-    costly = keeps or (gathers and not workload.eval_accumulation_steps)
+    then = (
+        "the loop keeps the outputs, and with them these, until the next step's take their place"
+        if keeps
+        else "backward needs most of them anyway, and the Trainer drops the outputs before it"
+    )
     return RULE.finding(
-        "warning" if costly and presses(evidence) else "info",
-        f"{layers + 1} hidden states x {samples}x{length}x{width} x {element} B = {format_bytes(held)} a batch{then}",
-        {"hidden_states_bytes": held, "gathered_bytes": of_all if gathers else 0},
-        at_stake_bytes=min(of_all if gathers else held, evidence.most_held[Category.TEMPORARIES]) if costly else 0,
+        "warning" if keeps and presses(evidence) else "info",
+        f"{layers + 1} hidden states x {samples}x{length}x{width} x {element} B = {format_bytes(held)} a batch; {then}",
+        {"hidden_states_bytes": held},
+        at_stake_bytes=held if keeps else 0,
     )
 
 
@@ -51,14 +44,13 @@ RULE = Rule(
     id="MD206",
     title="Hidden states of all layers are handed out",
     why=(
-        "With output_hidden_states the model's outputs hold one tensor a layer. In training they are mostly kept for "
-        "backward in any case; whoever keeps the outputs keeps them all, and evaluation gathers them of every sample."
+        "With output_hidden_states the model's outputs hold one tensor a layer. In training most of them are kept "
+        "for backward in any case; but whoever keeps the outputs keeps them all, and longer."
     ),
     needs=(MODEL_CONFIG,),
     remedies=(
         Remedy("output_hidden_states=False, with what is needed returned by the model itself", "none"),
-        Remedy("eval_accumulation_steps, which moves predictions to the host", "time", "eval_accumulation"),
-        Remedy("preprocess_logits_for_metrics, which keeps what metrics use", "none"),
+        Remedy("del outputs before backward, with the loss kept", "none"),
     ),
     check=check,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.needs import probed
-from memdoctor.rules.reading import effect, gain
+from memdoctor.rules.needs import probed, where
+from memdoctor.rules.reading import NEARLY_FULL, effect, gain, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 
 LEAST_COST = Threshold(
@@ -16,9 +16,14 @@ LEAST_COST = Threshold(
 
 
 def check(evidence: Evidence) -> Finding | None:
-    """With checkpointing, in use or probed, more is reserved than without."""
+    """With checkpointing, in use or probed where memory is short, more is reserved than without."""
     lever, saved = evidence.lever("checkpointing"), gain(evidence.lever("checkpointing"))
-    if lever is None or saved is None or -saved < LEAST_COST.value * evidence.peak.reserved_bytes:
+    if (
+        lever is None
+        or saved is None
+        or not _asked(evidence)
+        or -saved < LEAST_COST.value * evidence.peak.reserved_bytes
+    ):
         return None
     in_use = lever.status == "in use"
     phase = evidence.peak.phase if in_use or lever.peak is None else lever.peak.phase
@@ -30,6 +35,10 @@ def check(evidence: Evidence) -> Finding | None:
     )
 
 
+def _asked(evidence: Evidence) -> bool:
+    return evidence.workload.gradient_checkpointing or presses(evidence)
+
+
 RULE = Rule(
     id="MD207",
     title="Activation checkpointing costs memory",
@@ -37,8 +46,8 @@ RULE = Rule(
         "A checkpointed layer is computed again in backward, beside the gradients that have piled up by then. Where "
         "layers are few or short, or weights are cast anew for every layer, that is more than checkpointing saved."
     ),
-    needs=(probed("checkpointing"),),
-    thresholds=(LEAST_COST,),
+    needs=(where(_asked, probed("checkpointing")),),
+    thresholds=(LEAST_COST, NEARLY_FULL),
     remedies=(Remedy("checkpointing switched off", "none", "checkpointing"),),
     check=check,
 )

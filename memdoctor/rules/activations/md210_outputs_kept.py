@@ -37,9 +37,9 @@ def check(evidence: Evidence) -> Finding | None:
     largest = max(blocks, key=lambda block: block.bytes)
     return RULE.finding(
         "warning",
-        f"{format_bytes(held)} of what the forward pass gave outlive their step ({counted(len(blocks), 'tensor')}, the largest "
-        f"{shaped(largest.shape)} {largest.dtype} of {largest.module or 'the model'} = {format_bytes(largest.bytes)}), "
-        f"and lie beside the next step's until those take their place: "
+        f"{format_bytes(held)} of what the forward pass gave outlive their step ({counted(len(blocks), 'tensor')}, the "
+        f"largest {shaped(largest.shape)} {largest.dtype} of {largest.module or 'the model'} = "
+        f"{format_bytes(largest.bytes)}), and lie beside the next step's until those take their place: "
         f"{percent(held, evidence.peak.allocated_bytes)} of the peak",
         {"held_bytes": held, "tensors": len(blocks)},
         at_stake_bytes=held,

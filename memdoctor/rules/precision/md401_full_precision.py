@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Dtype, Finding, Lever, Precision
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.needs import probed_any
+from memdoctor.rules.needs import probed_any, where
 from memdoctor.rules.reading import NEARLY_FULL, effect, gain, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 
@@ -25,11 +25,8 @@ def best(evidence: Evidence) -> Lever | None:
 
 def check(evidence: Evidence) -> Finding | None:
     """Memory is short, the card has tensor cores, and mixed precision was probed to save."""
-    workload, lever = evidence.workload, best(evidence)
-    if workload.precision is not Precision.FP32 or workload.dtype is not Dtype.FLOAT32 or not presses(evidence):
-        return None
-    major, minor = evidence.device.capability
-    if lever is None or major + minor / 10 < TENSOR_CORES.value:
+    lever = best(evidence)
+    if lever is None or not _asked(evidence):
         return None
     saved = gain(lever) or 0
     if saved < LEAST_EFFECT.value * evidence.peak.reserved_bytes:
@@ -45,6 +42,12 @@ def check(evidence: Evidence) -> Finding | None:
     )
 
 
+def _asked(evidence: Evidence) -> bool:
+    workload, (major, minor) = evidence.workload, evidence.device.capability
+    full = workload.precision is Precision.FP32 and workload.dtype is Dtype.FLOAT32
+    return full and presses(evidence) and major + minor / 10 >= TENSOR_CORES.value
+
+
 RULE = Rule(
     id="MD401",
     title="All is in fp32, on a card that computes in 16 bits",
@@ -52,7 +55,7 @@ RULE = Rule(
         "Autocast runs matrix products in 16 bits, and keeps what they need for backward in 16 bits: most activations "
         "take half. Weights, gradients and optimizer state stay in fp32."
     ),
-    needs=(probed_any("fp16", "bf16"),),
+    needs=(where(_asked, probed_any("fp16", "bf16")),),
     thresholds=(TENSOR_CORES, LEAST_EFFECT, NEARLY_FULL),
     remedies=(Remedy("--bf16", "numerics", "bf16"), Remedy("--fp16", "numerics", "fp16")),
     check=check,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from memdoctor.analysis import peak_of
-from memdoctor.records import Category, Examination, Finding, Precision
+from memdoctor.records import Category, Dtype, Examination, Finding, Precision
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.needs import where
 from memdoctor.rules.reading import NEARLY_FULL, most_alive, presses
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -30,7 +31,7 @@ def check(evidence: Evidence) -> Finding | None:
     """The two peaks are close, or mixed precision's is the higher; says both terms."""
     both = pair(evidence)
     in_use = evidence.workload.precision is not Precision.FP32
-    if both is None or not (in_use or presses(evidence)):
+    if both is None or not _asked(evidence):
         return None
     full, mixed = (peak_of(examination) for examination in both)
     saved = full.reserved_bytes - mixed.reserved_bytes
@@ -51,6 +52,11 @@ def check(evidence: Evidence) -> Finding | None:
     )
 
 
+def _asked(evidence: Evidence) -> bool:
+    workload = evidence.workload
+    return workload.precision is not Precision.FP32 or (workload.dtype is Dtype.FLOAT32 and presses(evidence))
+
+
 def _most(examination: Examination, category: Category) -> int:
     return sum(block.bytes for block in most_alive(examination.timeline, lambda block: block.category is category))
 
@@ -60,12 +66,16 @@ RULE = Rule(
     title="Mixed precision saves next to nothing",
     why=(
         "Autocast does not halve the model: weights, gradients and optimizer state stay in fp32, and a copy of the "
-        "weights in 16 bits is added. With few tokens in the batch there are few activations to halve."
+        "weights in 16 bits is added. With few tokens in the batch there are few activations to halve, and the head of "
+        "a language model has its logits in both types."
     ),
     needs=(
-        Need(
-            "the target both in fp32 and in mixed precision",
-            lambda evidence: "the target was not probed in another precision" if pair(evidence) is None else None,
+        where(
+            _asked,
+            Need(
+                "the target both in fp32 and in mixed precision",
+                lambda evidence: "the target was not probed in another precision" if pair(evidence) is None else None,
+            ),
         ),
     ),
     thresholds=(LEAST_EFFECT, NEARLY_FULL),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from memdoctor.analysis import peak_of
-from memdoctor.records import Change, Examination, Finding, Precision
+from memdoctor.analysis import breakdown_of, peak_of
+from memdoctor.records import Change, Dtype, Examination, Finding, Precision
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.needs import where
 from memdoctor.rules.reading import NEARLY_FULL, presses
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -37,23 +38,34 @@ def pair(evidence: Evidence) -> tuple[Examination, Examination] | None:
 
 
 def check(evidence: Evidence) -> Finding | None:
-    """With checkpointing, more is reserved in 16 bits than in fp32, and one of the two is in use or memory is short."""
-    both, workload = pair(evidence), evidence.workload
-    half = workload.precision is not Precision.FP32
-    if both is None or not (half or workload.gradient_checkpointing or presses(evidence)):
+    """With checkpointing, more is reserved in 16 bits than in fp32: where both are in use, or memory is short."""
+    both = pair(evidence)
+    if both is None or not _asked(evidence):
         return None
     full, mixed = (peak_of(examination).reserved_bytes for examination in both)
     if mixed - full < LEAST_COST.value * full:
         return None
-    in_use = workload.gradient_checkpointing and half
+    in_use = _in_use(evidence)
+    before, after = (breakdown_of(examination) for examination in both)
     return RULE.finding(
         "warning" if in_use else "info",
         f"with checkpointing the reserved peak is {format_bytes(full)} in fp32 and {format_bytes(mixed)} in "
-        f"{both[1].workload.precision.value}, {format_bytes(mixed - full)} more: a checkpointed layer has few "
-        "activations left to halve, and the copies of the weights come on top",
+        f"{both[1].workload.precision.value}, {format_bytes(mixed - full)} more: activations at the peak go from "
+        f"{format_bytes(before.activations)} to {format_bytes(after.activations)}, and copies of weights in 16 bits "
+        f"add {format_bytes(after.autocast_copies)}",
         {"in_use": in_use, "fp32_reserved_bytes": full, "mixed_reserved_bytes": mixed},
         at_stake_bytes=mixed - full if in_use else 0,
     )
+
+
+def _in_use(evidence: Evidence) -> bool:
+    workload = evidence.workload
+    return workload.gradient_checkpointing and workload.precision is not Precision.FP32
+
+
+def _asked(evidence: Evidence) -> bool:
+    full = evidence.workload.dtype is Dtype.FLOAT32
+    return _in_use(evidence) or (full and presses(evidence))
 
 
 RULE = Rule(
@@ -64,9 +76,12 @@ RULE = Rule(
         "stay in fp32; what autocast can still halve may be less than its copies of the weights."
     ),
     needs=(
-        Need(
-            "the checkpointed target in fp32 and in mixed precision",
-            lambda evidence: "the two together were not probed" if pair(evidence) is None else None,
+        where(
+            _asked,
+            Need(
+                "the checkpointed target in fp32 and in mixed precision",
+                lambda evidence: "the two together were not probed" if pair(evidence) is None else None,
+            ),
         ),
     ),
     thresholds=(LEAST_COST, NEARLY_FULL),

@@ -41,10 +41,10 @@ def _largest(evidence: Evidence) -> str:
     largest, scaling = largest_batch(evidence), evidence.scaling
     if scaling is None or largest is None:
         return ""
-    return (
-        f"; the largest that fits is {largest} (predicted): a sample takes {format_bytes(scaling.per_sample_bytes)}, "
-        f"all else {format_bytes(scaling.fixed_bytes)}"
-    )
+    batch, sample, fixed = evidence.workload.batch_size, scaling.per_sample_bytes, scaling.fixed_bytes
+    line = fixed + batch * sample == scaling.check.predicted_allocated_bytes  # else the peak is another one by then
+    parts = f": a sample takes {format_bytes(sample)}, all else {format_bytes(fixed)}" if line else ""
+    return f"; the largest that fits is {largest} (predicted){parts}"
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from math import prod
 from memdoctor.records import Block, Category, Finding
 from memdoctor.rules.evidence import STATIC, Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
-from memdoctor.rules.reading import left, most_alive, percent, shaped
+from memdoctor.rules.reading import counted, left, most_alive, percent, shaped
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -45,7 +45,7 @@ def check(evidence: Evidence) -> Finding | None:
     substantial = at_peak >= SUBSTANTIAL.value * evidence.peak.allocated_bytes
     return RULE.finding(
         "warning" if substantial else "info",
-        f"{len(copies)} tensors over the vocabulary are alive at once ({_listed(copies)}) and hold "
+        f"{counted(len(copies), 'tensor')} over the vocabulary alive at once ({_listed(copies)}) hold "
         f"{format_bytes(held)}, the model's parameters {format_bytes(parameters)}; at the peak it is "
         f"{format_bytes(at_peak)}, {percent(at_peak, evidence.peak.allocated_bytes)} of it",
         {"copies": len(copies), "held_bytes": held, "parameters_bytes": parameters, "at_peak_bytes": at_peak},

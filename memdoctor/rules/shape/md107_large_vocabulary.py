@@ -50,7 +50,7 @@ def _others(kept: tuple[Block, ...]) -> str:
         "its gradient" if gradients == 1 else f"{gradients} gradients" if gradients else "",
         f"{states} tensors of optimizer state" if states > 1 else "one tensor of optimizer state" if states else "",
     ]
-    return ", ".join(filter(None, parts)) or "neither gradient nor state"
+    return " and ".join(filter(None, parts)) or "neither gradient nor state"
 
 
 RULE = Rule(

@@ -33,15 +33,6 @@ def test_a_loop_that_keeps_outputs(holding: Any, evidence: Any, total: int, seve
     assert finding.at_stake_bytes == BYTES
 
 
-@pytest.mark.parametrize(("steps", "where"), [(None, "GPU"), (1, "host")])
-def test_evaluation_gathers_them(holding: Any, evidence: Any, steps: int | None, where: str) -> None:
-    evaluated = {"evaluate": True, "eval_samples": 100, "eval_accumulation_steps": steps}
-    finding = RULE.check(evidence(holding({"activations": 5_000}, **HANDED_OUT, **evaluated)))
-    assert finding is not None
-    assert f"of all 100 samples, 75.00 KiB, on the {where}" in finding.detail
-    assert finding.evidence["gathered_bytes"] == 50 * BYTES
-
-
 def test_in_16_bits_they_are_half(holding: Any, evidence: Any) -> None:
     finding = RULE.check(evidence(holding({"activations": 5_000}, dtype=Dtype.BFLOAT16, **HANDED_OUT)))
     assert finding is not None

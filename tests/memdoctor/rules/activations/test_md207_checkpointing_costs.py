@@ -29,9 +29,10 @@ def test_in_use_it_is_a_warning(holding: Any, evidence: Any, probed_lever: Any) 
     assert finding.at_stake_bytes == 1_024
 
 
-def test_probed_it_is_worth_knowing(holding: Any, evidence: Any, probed_lever: Any) -> None:
-    lever = probed_lever("checkpointing", -1_024, peak=reserved(4_096))
-    finding = RULE.check(evidence(holding({"activations": 3_072}), levers=[lever]))
+def test_probed_it_is_worth_knowing_where_memory_is_short(holding: Any, evidence: Any, probed_lever: Any) -> None:
+    lever = probed_lever("checkpointing", -1_024, peak=reserved(10_240))
+    assert RULE.check(evidence(holding({"activations": 3_072}), levers=[lever])) is None
+    finding = RULE.check(evidence(holding({"activations": 9_216}, fits=False), levers=[lever]))
     assert finding is not None
     assert finding.severity == "info"
     assert finding.detail.endswith("with it the peak is in clip")
@@ -39,5 +40,6 @@ def test_probed_it_is_worth_knowing(holding: Any, evidence: Any, probed_lever: A
 
 @pytest.mark.parametrize(("costs", "fires"), [(39, False), (40, True), (-40, False)])
 def test_at_the_threshold(holding: Any, evidence: Any, probed_lever: Any, costs: int, fires: bool) -> None:
-    levers = [probed_lever("checkpointing", -costs, peak=reserved(4_000 + costs))]
-    assert (RULE.check(evidence(holding({"activations": 4_000}), levers=levers)) is not None) == fires
+    levers = [probed_lever("checkpointing", costs, status="in use", peak=reserved(4_000 - costs))]
+    target = holding({"activations": 4_000}, gradient_checkpointing=True)
+    assert (RULE.check(evidence(target, levers=levers)) is not None) == fires

@@ -11,9 +11,8 @@ from memdoctor.rules.precision.md404_cast_copies import RULE
 
 
 def cast(holding: Any, rest: int, **more: Any) -> Any:
-    return holding(
-        {"parameters": 2_048, "autocast_copies": 1_024, "activations": rest}, precision=Precision.FP16, **more
-    )
+    sizes = {"parameters": 2_048, "autocast_copies": 1_024, "activations": rest}
+    return holding(sizes, precision=Precision.FP16, **more)
 
 
 def test_fires_with_the_copies_and_what_they_copy(holding: Any, evidence: Any) -> None:
@@ -21,7 +20,7 @@ def test_fires_with_the_copies_and_what_they_copy(holding: Any, evidence: Any) -
     assert finding is not None
     assert finding.severity == "info"
     assert finding.detail == (
-        "1 copies of weights in fp16 hold 1.00 KiB, 25 % of the peak in forward, beside the 2.00 KiB of parameters "
+        "copies of 1 weight in fp16 hold 1.00 KiB, 25 % of the peak in forward, beside the 2.00 KiB of parameters "
         "that they are copies of"
     )
     assert finding.at_stake_bytes == 1_024

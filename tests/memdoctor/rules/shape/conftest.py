@@ -13,9 +13,9 @@ from memdoctor.records import PredictionCheck, Scaling
 def scaling() -> Callable[..., Scaling]:
     """A prediction of the largest batch that fits, with the bytes of a sample and of all else."""
 
-    def make(*, largest: int | None, sample: int = 1, fixed: int = 0) -> Scaling:
+    def make(*, largest: int | None, sample: int = 1, fixed: int = 0, predicted: int = 0) -> Scaling:
         check = PredictionCheck(
-            batch_size=1, predicted_allocated_bytes=0, probed_allocated_bytes=0, difference_bytes=0,
+            batch_size=1, predicted_allocated_bytes=predicted, probed_allocated_bytes=0, difference_bytes=0,
             predicted_reserved_bytes=None, probed_reserved_bytes=0,
         )  # fmt: skip
         return Scaling(

@@ -23,10 +23,22 @@ def test_fires_with_both_peaks(holding: Any, evidence: Any) -> None:
 def test_says_the_largest_that_fits(holding: Any, evidence: Any, scaling: Any) -> None:
     target = holding({"activations": 9_600}, fits=False, batch_size=4)
     probes = [(ONE, holding({"activations": 2_400}))]
-    finding = RULE.check(evidence(target, probes=probes, scaling=scaling(largest=3, sample=2_400, fixed=0)))
+    line = scaling(largest=3, sample=2_400, fixed=0, predicted=9_600)
+    finding = RULE.check(evidence(target, probes=probes, scaling=line))
     assert finding is not None
     assert finding.detail.endswith("the largest that fits is 3 (predicted): a sample takes 2.34 KiB, all else 0 B")
     assert finding.evidence["largest_batch_that_fits"] == 3
+
+
+def test_of_a_line_that_the_target_is_not_on_only_the_prediction_is_told(
+    holding: Any, evidence: Any, scaling: Any
+) -> None:
+    """Small batches may have their peak elsewhere in the same phase."""
+    target = holding({"activations": 9_600}, fits=False, batch_size=4)
+    elsewhere = scaling(largest=3, sample=2_400, fixed=0, predicted=9_601)
+    finding = RULE.check(evidence(target, probes=[(ONE, holding({"activations": 2_400}))], scaling=elsewhere))
+    assert finding is not None
+    assert finding.detail.endswith("the largest that fits is 3 (predicted)")
 
 
 def test_what_fits_is_not_meant(holding: Any, evidence: Any) -> None:

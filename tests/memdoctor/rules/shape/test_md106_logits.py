@@ -28,7 +28,7 @@ def test_fires_with_its_copies(recording: Any, evidence: Any) -> None:
     finding = RULE.check(evidence(headed(recording, LOGITS, 3)))
     assert finding is not None
     assert finding.severity == "warning"
-    assert "3 tensors over the vocabulary are alive at once (3 x 16x100 float32 = 18.75 KiB)" in finding.detail
+    assert "3 tensors over the vocabulary alive at once (3 x 16x100 float32 = 18.75 KiB)" in finding.detail
     assert "the model's parameters 6.25 KiB" in finding.detail
     assert finding.at_stake_bytes == 3 * LOGITS
 

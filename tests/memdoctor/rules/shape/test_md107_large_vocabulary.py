@@ -29,7 +29,7 @@ def test_fires_with_gradient_and_state(recording: Any, evidence: Any) -> None:
     assert finding is not None
     assert finding.severity == "info"
     assert "100 x 8 x 4 B = 3.13 KiB of 6.25 KiB of parameters (50 %)" in finding.detail
-    assert "with its gradient, 2 tensors of optimizer state it is 12.50 KiB" in finding.detail
+    assert "with its gradient and 2 tensors of optimizer state it is 12.50 KiB" in finding.detail
     assert finding.at_stake_bytes == 4 * TABLE
 
 
@@ -37,7 +37,7 @@ def test_without_momentum_there_is_one_copy_less(recording: Any, evidence: Any) 
     finding = RULE.check(evidence(built(recording, TABLE, states=1, total=14_000)))
     assert finding is not None
     assert finding.severity == "warning"  # 12,800 of 13,000 bytes
-    assert "with its gradient, one tensor of optimizer state it is" in finding.detail
+    assert "with its gradient and one tensor of optimizer state it is" in finding.detail
 
 
 @pytest.mark.parametrize(("rest", "fires"), [(TABLE * 3 // 2, True), (TABLE * 3 // 2 + 1, False)])
