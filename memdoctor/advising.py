@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from memdoctor.analysis import peak_of
+from memdoctor.cases import MEMORY
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
 from memdoctor.matrix import apply_to
 from memdoctor.measuring import Probing, Subject
-from memdoctor.planning import Clock, Forecasts, Found, Search, Writer
+from memdoctor.patches import patch_of
+from memdoctor.planning import Clock, Forecasts, Found, Patcher, Search, Writer
 from memdoctor.planning.cards import smallest_card
 from memdoctor.records import (
     Attention,
@@ -44,14 +47,13 @@ class Advice:
 class Adviser:
     """Probes what advice needs, in a session that has probed the target.
 
-    ``replayed`` replays on a card; ``patch`` writes a change in the user's languages.
+    ``replayed`` replays on a card.
     """
 
     session: Probing
     target: Workload
     clock: Clock
     replayed: Callable[[Device], Replayer]
-    patch: Callable[[Change], Mapping[str, str]]
 
     def subjects(self) -> list[Subject]:
         """What to probe for the levers' effect."""
@@ -70,8 +72,22 @@ class Adviser:
         search = self._search(best.workload.attention)
         found = search.run()
         if found or not search.seen:
-            return Advice(levers, checked, Writer(best, self.clock, self.patch).entries(found))
+            return Advice(levers, checked, Writer(best, self.clock, self._patcher(best)).entries(found))
         return Advice(levers, checked, smallest=self._smallest(best, search.smallest()))
+
+    def _patcher(self, best: Examination) -> Patcher:
+        """Writes changes by the names of the installed transformers, for the card as it was asked for."""
+        case = self.session.case
+        device = case.device
+        return partial(
+            patch_of,
+            self.target,
+            transformers=best.provenance.transformers,
+            torch=best.provenance.torch,
+            gpu=None if case.tries_gpu else device.name,
+            memory=device.source.removeprefix(MEMORY) if device.source.startswith(MEMORY) else None,
+            alloc_conf=device.alloc_conf,
+        )
 
     def _smallest(self, best: Examination, found: Found) -> Smallest:
         """The smallest footprint, and the cards that would do."""

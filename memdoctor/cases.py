@@ -20,6 +20,7 @@ from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
+MEMORY = "--memory "  # before the size that was asked for, in the source of a device
 MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
 
 
@@ -241,7 +242,7 @@ def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...
             f"--memory {memory} is too little", why=f"the CUDA context alone takes {format_bytes(device.context_bytes)}"
         )
     # A size that was asked for is that of a card to itself.
-    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"--memory {memory}"), assumed
+    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"{MEMORY}{memory}"), assumed
 
 
 def _catalogued(gpu: str) -> Device:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 
-from memdoctor.matrix import apply_change
+from memdoctor.matrix import ALLOC_CONF, apply_change
 from memdoctor.patches.command_line import command_line
 from memdoctor.patches.data import data_lines
 from memdoctor.patches.deepspeed import deepspeed_block
@@ -30,10 +30,7 @@ from memdoctor.patches.model import model_lines
 from memdoctor.patches.trainer import trainer_lines
 from memdoctor.records import Change, Workload
 
-__all__ = ["ALLOC_CONF", "LANGUAGES", "NOT_PATCHED", "patch_of"]
-
-ALLOC_CONF = "cuda_alloc_conf"
-"""The one key of a change that is no field of a Workload: the text of ``PYTORCH_CUDA_ALLOC_CONF``; empty: none."""
+__all__ = ["LANGUAGES", "NOT_PATCHED", "patch_of"]
 
 _OF_PYTHON: Mapping[str, Callable[[Edit], str]] = MappingProxyType({
     "trainer": trainer_lines, "model": model_lines, "data": data_lines, "torch": torch_lines,
