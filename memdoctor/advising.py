@@ -10,7 +10,7 @@ from memdoctor.analysis import peak_of
 from memdoctor.cases import MEMORY
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
-from memdoctor.matrix import apply_to
+from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.measuring import Probing, Subject
 from memdoctor.patches import patch_of
 from memdoctor.planning import Clock, Forecasts, Found, Patcher, Search, Writer
@@ -72,8 +72,21 @@ class Adviser:
         search = self._search(best.workload.attention)
         found = search.run()
         if found or not search.seen:
-            return Advice(levers, checked, Writer(best, self.clock, self._patcher(best)).entries(found))
+            writer = Writer(best, self.clock, self._patcher(best))
+            front = self._measured(writer.front(found))
+            return Advice(levers, checked, tuple(writer.entry(item) for item in front))
         return Advice(levers, checked, smallest=self._smallest(best, search.smallest()))
+
+    def _measured(self, front: Sequence[Found]) -> list[Found]:
+        """What the plan promises, measured where the card of the case is there to measure on."""
+        workloads = [self._subject(item.setting.change)[0] for item in front if ALLOC_CONF not in item.setting.change]
+        self.session.measure_what_fits(workloads)
+        return [self._as_measured(item) for item in front]
+
+    def _as_measured(self, found: Found) -> Found:
+        workload, device = self._subject(found.setting.change)
+        measured = self.session.measured.get(workload) if device == self.session.case.device else None
+        return replace(found, examination=measured) if isinstance(measured, Examination) else found
 
     def _patcher(self, best: Examination) -> Patcher:
         """Writes changes by the names of the installed transformers, for the card as it was asked for."""
