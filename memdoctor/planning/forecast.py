@@ -44,6 +44,11 @@ class Forecasts:
     replayed: Callable[[Device], Replayer]
     _models: dict[tuple[Subject, Subject], Model] = field(default_factory=dict)
 
+    @property
+    def limit_bytes(self) -> int:
+        """What PyTorch's allocator can reserve on the card."""
+        return self.device.allocator_limit_bytes
+
     def prepare(self, settings: Iterable[Setting]) -> None:
         """Probe all that forecasts of these settings need, at once."""
         needed: dict[Subject, None] = {}
@@ -67,7 +72,7 @@ class Forecasts:
             if smaller is None or usual is None:
                 return None
             allocated = max(_with_optimizer(peaks, usual, smaller))
-            return Expected(allocated, None if allocated <= self.device.allocator_limit_bytes else False)
+            return Expected(allocated, None if allocated <= self.limit_bytes else False)
         allocated = max(size for _, _, size in peaks)
         return Expected(allocated, self._fits(structure, setting, known, allocated))
 
@@ -80,7 +85,7 @@ class Forecasts:
         return None if small is None or larger is None else Pair(small, larger)
 
     def _fits(self, structure: Change, setting: Setting, probes: Sequence[Examination], allocated: int) -> bool:
-        if allocated > self.device.allocator_limit_bytes:
+        if allocated > self.limit_bytes:
             return False
         if not _is_split(setting, self.target):
             return isinstance(probes[0].outcome, Completed)
