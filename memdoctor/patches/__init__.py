@@ -16,7 +16,6 @@ A language is there where it can say something of the change; several may be nee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from types import MappingProxyType
 
 from memdoctor.matrix import ALLOC_CONF, apply_change
@@ -75,8 +74,6 @@ def patch_of(
         ValueError: no such field, or a value that it cannot have.
     """
     settings = {name: value for name, value in change.items() if name != ALLOC_CONF}
-    if unknown := settings.keys() - {item.name for item in fields(Workload)}:
-        raise ValueError(f"a Workload has no {', '.join(sorted(unknown))}")
     after = apply_change(workload, settings)
     conf = str(change.get(ALLOC_CONF, alloc_conf))
     edit = Edit(workload, after, release_of(transformers))
