@@ -130,6 +130,7 @@ def _without_optimizer(change: Change) -> tuple[Change, str | None]:
     return structure, optimizer
 
 
+_AFTER_THE_OPTIMIZER = (PhaseName.ZERO_GRAD, PhaseName.EVALUATION)
 _PhasePeak = tuple[int, str, int]  # step, name, bytes allocated
 
 
@@ -144,7 +145,11 @@ def _with_optimizer(peaks: Sequence[_PhasePeak], usual: Examination, smaller: Ex
     """Peaks with the smaller optimizer in place of the usual one, whose state is born in the first optimizer phase."""
     less = _state(usual) - _state(smaller)
     optimizer = [use for use in phases_of(smaller) if use.name == PhaseName.OPTIMIZER]
-    others = [size - (less if step > 1 else 0) for step, name, size in peaks if name != PhaseName.OPTIMIZER]
+    others = [
+        size - (less if step > 1 or name in _AFTER_THE_OPTIMIZER else 0)
+        for step, name, size in peaks
+        if name != PhaseName.OPTIMIZER
+    ]
     return [*others, *(use.peak_allocated_bytes for use in optimizer)]
 
 
