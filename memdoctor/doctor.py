@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from memdoctor.advising import Adviser
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, check_verifiable, open_case, parse_change
 from memdoctor.errors import MemdoctorError, UsageError
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
+from memdoctor.planning import Clock
 from memdoctor.probes.pool import TIME_LIMIT, Pool, Request
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
@@ -29,7 +31,7 @@ from memdoctor.records import (
     VerificationPlan,
     Workload,
 )
-from memdoctor.scaling import Need, aligned, scaling_of
+from memdoctor.scaling import Need, Replayer, aligned, scaling_of
 from memdoctor.storage import load_examination
 
 __all__ = [
@@ -62,8 +64,11 @@ def probe(
     repeat: int = 1,
     time_limit: float = TIME_LIMIT,
     progress: Progress | None = None,
+    use_cache: bool = True,
 ) -> Probes:
     """Probe the case's workload ``repeat`` times, and once with each of the changes applied.
+
+    The cache on disk is of use where nothing is to be repeated.
 
     Where this machine's GPU is to be used, what is predicted to fit is measured, and simulated beside; with a case
     that insists on the GPU the workload itself is measured in any case.
@@ -71,7 +76,7 @@ def probe(
     target = case.workload
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
-    with probing(case, time_limit, progress) as session:
+    with probing(case, time_limit, progress, use_cache=use_cache and repeat == 1) as session:
         _measure_first(session, [target])
         session.simulate(workloads)
         session.measure_what_fits(workloads)
@@ -101,7 +106,9 @@ def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT
     return replace(found, assumed=(*case.assumed, *attention))
 
 
-def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None) -> Diagnosis:
+def diagnose(
+    case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None, use_cache: bool = True
+) -> Diagnosis:
     """Probe the target and its matrix, and conclude.
 
     Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
@@ -121,16 +128,24 @@ def diagnose(case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress |
     changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
-    with probing(case, time_limit, progress) as session:
+    with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        session.simulate(workloads)
+        adviser = Adviser(session, target, Clock(None), _replayed_on, lambda change: {})
+        session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
         scaling = _scaling(session, target)
+        advice = adviser.advise(changes, scaling)
     diagnosis = conclude(_noting(best, [*session.notes(target), *_refused(session, changed)]))
     return replace(
         diagnosis,
+        levers=advice.levers,
+        findings=advice.checked.findings,
+        checks_passed=advice.checked.passed,
+        not_checked=advice.checked.not_checked,
+        plan=advice.plan,
+        probes=session.probes,
         scaling=scaling,
         toggles=_toggles(session, target, changed),
         comparisons=session.comparisons([({}, target), *changed]),
@@ -156,7 +171,7 @@ def _noting(examination: Examination, notes: Iterable[str]) -> Examination:
 def _refused(session: Probing, changed: Sequence[tuple[Change, Workload]]) -> Iterator[str]:
     """Changes that the model does not allow."""
     for _, workload in changed:
-        result = session.simulated[workload]
+        result = session.simulated(workload)
         if isinstance(result, MemdoctorError) and workload not in session.measured:
             yield f"not probed: {result.what}"
 
@@ -197,21 +212,25 @@ def _toggle(change: Change, target: Examination, toggled: Examination) -> Toggle
 
 def _scaling(session: Probing, workload: Workload) -> Scaling | None:
     """Lines from batch 1 and 2; where batch 1 is different in kind, from 2 and 3. ``None`` where none is simulated."""
-    target = session.simulated[workload]
+    target = session.simulated(workload)
     if not isinstance(target, Examination):
         return None
 
     def at(batch: int) -> Examination:
         wanted = replace(target.workload, batch_size=batch)
         session.simulate([wanted])
-        found = session.simulated[wanted]
+        found = session.simulated(wanted)
         if isinstance(found, MemdoctorError):
             raise found
+        assert found is not None
         return found
 
     first = 1 if aligned(at(1), at(2)) else 2
-    device = target.device
-    return scaling_of(at(first), at(first + 1), target, lambda events, clears: _need(events, clears, device))
+    return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
+
+
+def _replayed_on(device: Device) -> Replayer:
+    return lambda events, clears: _need(events, clears, device)
 
 
 def _need(events: Sequence[Event], clears: Sequence[int], device: Device) -> Need:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from memdoctor.codec import from_json, to_json
-from memdoctor.records import Change, Dtype, Precision, Workload
+from memdoctor.records import Change, Device, Dtype, Precision, Workload
 
 SMALL_BATCHES = (1, 2)
 LENGTHS = (128, 256, 512)
 BF16_CAPABILITY = (8, 0)  # the first with bf16 tensor cores
+ALLOC_CONF = "cuda_alloc_conf"  # of a change: settings of the allocator, which are the device's
 
 
 def toggles_of(workload: Workload, capability: tuple[int, int], longest: int | None) -> tuple[Change, ...]:
@@ -32,6 +34,17 @@ def apply_change(workload: Workload, change: Change) -> Workload:
         ValueError: no such field, or a value that it cannot have.
     """
     return from_json(Workload, {**to_json(workload), **change})
+
+
+def apply_to(workload: Workload, device: Device, change: Change) -> tuple[Workload, Device]:
+    """The workload and the card with the change applied: it may name settings of the allocator too.
+
+    Raises:
+        ValueError: as :func:`apply_change`.
+    """
+    of_workload = {name: value for name, value in change.items() if name != ALLOC_CONF}
+    conf = str(change.get(ALLOC_CONF, device.alloc_conf))
+    return apply_change(workload, of_workload), replace(device, alloc_conf=conf)
 
 
 def _batches() -> Iterator[Change]:

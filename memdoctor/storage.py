@@ -18,7 +18,7 @@ from memdoctor.errors import InputError
 from memdoctor.records import Examination
 
 SCHEMA_VERSION = 1
-_TEMPORARY = ".memdoctor-"
+TEMPORARY = ".memdoctor-"  # how the names of files begin that are not whole yet
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -52,30 +52,36 @@ def load_examination(path: Path) -> Examination:
         raise InputError(f"{path} is a broken examination", why=str(error)) from error
 
 
-def write_document(path: Path, document: Mapping[str, Any], *, force: bool) -> None:
+def write_document(path: Path, document: Mapping[str, Any], *, force: bool, private: bool = False) -> None:
     """Write JSON to ``path``, gzipped where its name ends in ``.gz``: whole or not at all.
+
+    ``private``: nobody else may read it.
 
     Raises:
         InputError: the file exists (without ``force``), or cannot be written.
     """
     text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    write_bytes(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text, force=force)
+    content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
+    write_bytes(path, content, force=force, private=private)
 
 
-def write_bytes(path: Path, content: bytes, *, force: bool) -> None:
+def write_bytes(path: Path, content: bytes, *, force: bool, private: bool = False) -> None:
     """Write a file whole or not at all: under another name first, then renamed.
+
+    ``private``: nobody else may read it.
 
     Raises:
         InputError: the file exists (without ``force``), or cannot be written.
     """
     check_writable(path, force=force)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(content)
-            temporary.chmod(0o666 & ~_umask())
+            if not private:  # which it was made
+                temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
         except BaseException:
             temporary.unlink()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import IO
+from typing import IO, Any
 
 from memdoctor.codec import examination_from_json, from_json, to_json
 from memdoctor.errors import InputError, MeasureError, MemdoctorError, TooSlow, WorkerError
@@ -60,7 +60,8 @@ class Bug(Exception):
     """A probe failed in a way nobody foresaw; carries the worker's traceback."""
 
 
-Done = Callable[[Request], None]
+Done = Callable[[Request, Examination | Verification | MemdoctorError], None]
+"""Told of each request that is finished, and what came of it."""
 _Ticket = tuple[int, int]  # which call of examine, and which of its requests
 _Job = tuple[_Ticket, Request] | None  # None: no more work
 _Outcome = tuple[_Ticket, Examination | Verification | Exception]
@@ -138,7 +139,7 @@ class Pool:
         call = self._calls
         for index, request in enumerate(requests):
             self._waiting.put(((call, index), request))
-        count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else 1
+        count = _worker_count(len(requests)) if self._backend is Backend.SIMULATED else min(1, len(requests))
         while len(self._workers) < count:
             self._workers.append(_Worker(self._backend, self._waiting, self._finished, self._time_limit))
         results: dict[int, Examination | Verification | MemdoctorError] = {}
@@ -152,7 +153,7 @@ class Pool:
             assert not isinstance(outcome, Exception) or isinstance(outcome, MemdoctorError)  # of what is spared
             results[index] = outcome
             if on_done is not None:
-                on_done(requests[index])
+                on_done(requests[index], outcome)
         return [results[index] for index in range(len(requests))]
 
     def _is_spared(self, error: Exception, spared: tuple[type[MemdoctorError], ...]) -> bool:
@@ -167,7 +168,7 @@ class Pool:
 
 def _worker_count(requests: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, requests, MOST_WORKERS))
+    return min(cores, requests, MOST_WORKERS)
 
 
 class _Worker:
@@ -310,10 +311,14 @@ def _ending(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _encode(request: Request) -> bytes:
-    message = {
+def message_of(request: Request) -> dict[str, Any]:
+    """All that a worker is told of a request, as JSON values."""
+    return {
         "workload": to_json(request.workload), "device": to_json(request.device), "config": dict(request.facts.config),
         "model_source": request.facts.source, "steps": request.steps,
         "verification": to_json(request.verification) if request.verification else None,
     }  # fmt: skip
-    return json.dumps(message).encode() + b"\n"
+
+
+def _encode(request: Request) -> bytes:
+    return json.dumps(message_of(request)).encode() + b"\n"

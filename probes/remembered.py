@@ -7,7 +7,6 @@ written is told and no more.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from memdoctor.errors import InputError
 from memdoctor.probes.context import Context
 from memdoctor.probes.nvml import driver_version
+from memdoctor.probes.places import cache_directory
 from memdoctor.probes.torch_build import torch_build
 from memdoctor.storage import SCHEMA_VERSION, read_document, write_document
 
@@ -95,15 +95,9 @@ def remembered(environ: Mapping[str, str] = os.environ) -> tuple[Remembered, ...
 
 
 def cache_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file, in XDG_CACHE_HOME where that is set and absolute, as the XDG Base Directory Specification asks."""
-    given = Path(environ.get("XDG_CACHE_HOME", ""))
-    if given.is_absolute():
-        return given / "memdoctor" / "contexts.json"
-    local = environ.get("LOCALAPPDATA")
-    if sys.platform == "win32" and local:
-        return Path(local) / "memdoctor" / "contexts.json"
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(home) / ".cache" / "memdoctor" / "contexts.json" if home else None
+    """The file, in the user's cache directory."""
+    directory = cache_directory(environ)
+    return None if directory is None else directory / "contexts.json"
 
 
 def _same_card(one: Setting, other: Setting) -> bool:

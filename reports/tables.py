@@ -42,10 +42,10 @@ def _has_width() -> bool:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, keep: int) -> None:
-    """Print the first ``keep`` columns; columns that hold figures are set to the right."""
+    """Print the first ``keep`` columns; columns of figures, and of dashes where there is none, are set to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns[:keep]):
-        figures = bool(rows) and all(row[index][:1].isdigit() for row in rows)
+        figures = bool(rows) and all(row[index][:1].isdigit() or row[index] == "-" for row in rows)
         table.add_column(name, justify="right" if figures else "left", overflow="fold", no_wrap=index == 0)
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row[:keep]))

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from memdoctor.levers.wording import in_words
 from memdoctor.records import (
-    Change,
     Diagnosis,
     Dtype,
     Examination,
@@ -220,7 +220,7 @@ def _toggles(toggles: Sequence[Toggle], mode: str) -> Table:
         where += "" if toggle.mode == mode else f", {toggle.mode}"
         reserved = format_bytes(toggle.peak.reserved_bytes)
         label = _label("what if" if index == 0 else "")
-        table.add_row(label, *map(Text, map(clean, (describe_change(toggle.change), reserved, effect, where))))
+        table.add_row(label, *map(Text, map(clean, (in_words(toggle.change), reserved, effect, where))))
     return table
 
 
@@ -229,18 +229,6 @@ def _grid() -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(min_width=_LABEL, no_wrap=True)
     return table
-
-
-def describe_change(change: Change) -> str:
-    """A change as one reads it: ``fp16 + checkpointing``."""
-    return " + ".join(_describe(name, value) for name, value in change.items())
-
-
-def _describe(name: str, value: object) -> str:
-    words = name.removeprefix("gradient_").replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    return str(value) if name == "precision" else f"{words} {value}"
 
 
 def _prediction(scaling: Scaling) -> str:

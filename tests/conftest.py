@@ -28,6 +28,7 @@ os.environ.update(
     COLUMNS="100",
     HF_HUB_CACHE=str(Path(os.devnull) / "hub"),  # a model in the developer's cache must not decide a test
     HF_HUB_OFFLINE="1",
+    MEMDOCTOR_CACHE="off",  # what is tested is probed; the cache's own tests have one each
     OMP_NUM_THREADS="1",  # test processes already share the cores
     PYTORCH_JIT="0",  # as in a worker: older transformers' DeBERTa is TorchScript
 )

@@ -1,7 +1,7 @@
 """What is known without a network: checkpoints of the BERT family and GPUs, as facts with sources."""
 
 from memdoctor.catalogue.entries import ConfigValue, GpuEntry, ModelEntry
-from memdoctor.catalogue.gpu_names import find_gpu, near_gpus
+from memdoctor.catalogue.gpu_names import find_gpu, near_gpus, rates_of
 from memdoctor.catalogue.model_names import find_model, near_models
 from memdoctor.catalogue.tables import gpus, models
 
@@ -15,4 +15,5 @@ __all__ = [
     "models",
     "near_gpus",
     "near_models",
+    "rates_of",
 ]

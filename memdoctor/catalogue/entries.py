@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from memdoctor.records import Rates
+
 ConfigValue: TypeAlias = bool | int | float | str | list[int] | list[str]
 """A value of ``config.json`` that determines shapes or saved tensors."""
 
@@ -42,3 +44,5 @@ class GpuEntry:
     context_error_bytes: int
     """Half the width of the band around ``context_bytes`` that holds the readings known."""
     context_source: str
+    rates: Rates
+    """How fast it computes and moves bytes, as its data sheet has it."""

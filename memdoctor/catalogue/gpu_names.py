@@ -13,6 +13,7 @@ from functools import cache
 from memdoctor.catalogue.entries import GpuEntry
 from memdoctor.catalogue.nearness import near
 from memdoctor.catalogue.tables import gpus
+from memdoctor.records import Rates
 from memdoctor.units import GIB
 
 # CUDA reports 91 % (T4) to 99 % (P100) of the size on the box.
@@ -34,6 +35,12 @@ def find_gpu(text: str) -> GpuEntry | None:
     stem, size = _stem_and_size(text)
     fitting = [entry for entry in _by_stem().get(stem, ()) if size is None or _fits(entry, size)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def rates_of(gpu_name: str) -> Rates | None:
+    """The published rates of the GPU of this name, e.g. that which NVML gives; None if unknown or ambiguous."""
+    entry = find_gpu(gpu_name)
+    return entry.rates if entry is not None else None
 
 
 def near_gpus(text: str, limit: int = 4) -> tuple[str, ...]:

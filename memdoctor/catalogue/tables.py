@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from memdoctor.catalogue.entries import GpuEntry, ModelEntry
+from memdoctor.records import Rates
 
 
 @cache
@@ -20,13 +21,19 @@ def models() -> tuple[ModelEntry, ...]:
 @cache
 def gpus() -> tuple[GpuEntry, ...]:
     """All GPUs of ``gpus.toml``, in its order."""
-    return tuple(GpuEntry(**_with_aliases(table)) for table in _tables("gpus.toml", "gpu"))
+    return tuple(_gpu(table) for table in _tables("gpus.toml", "gpu"))
 
 
 def _model(table: dict[str, Any]) -> ModelEntry:
     # TOML has no null: an absent maximum means that there is none.
     fields = {"max_seq_length": None, **_with_aliases(table)}
     return ModelEntry(**{**fields, "config": MappingProxyType(table["config"])})
+
+
+def _gpu(table: dict[str, Any]) -> GpuEntry:
+    # An absent rate: no faster in that type than in fp32.
+    rates = Rates(**{"fp16_tflops": None, "bf16_tflops": None, **table["rates"]})
+    return GpuEntry(**{**_with_aliases(table), "rates": rates})
 
 
 def _with_aliases(table: dict[str, Any]) -> dict[str, Any]:

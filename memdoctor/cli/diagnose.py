@@ -27,7 +27,7 @@ def command(**given: Any) -> None:
     check_outputs(ask.outputs, force=ask.force)
     case = doctor.open_case(**ask.case)
     with progress(quiet=ask.quiet) as tell:
-        diagnosis = doctor.diagnose(case, time_limit=ask.time_limit, progress=tell)
+        diagnosis = doctor.diagnose(case, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache)
     document = diagnosis_document(diagnosis)
     if ask.as_json:
         print_json(document)

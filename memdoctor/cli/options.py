@@ -47,6 +47,10 @@ DEVICE = (
         "--time-limit", type=Seconds(min=0, min_open=True), default=300.0, show_default=True,
         metavar="SECONDS", help="For one probe.",
     ),
+    _device("--no-cache", is_flag=True, help=(
+        "Simulate anew what was simulated before. MEMDOCTOR_CACHE in the environment is a directory to keep that in, "
+        "or off."
+    )),
 )  # fmt: skip
 # Commands need not know of it: where a bug is told, sys.argv says whether it was given.
 VERBOSE = click.option(
@@ -89,6 +93,7 @@ class Asked:
 
     case: Mapping[str, Any]  # the arguments of doctor.open_case
     time_limit: float
+    use_cache: bool
     outputs: tuple[Path, ...]
     as_json: bool
     force: bool
@@ -104,9 +109,9 @@ def asked(given: dict[str, Any]) -> Asked:
     """
     rest = dict(given)
     doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet")}
-    top = rest.pop("top") or 0
+    top, use_cache = rest.pop("top") or 0, not rest.pop("no_cache")
     case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline", "alloc_conf")}
-    return Asked(case={**case, **_settings(rest)}, top=top, **doing)
+    return Asked(case={**case, **_settings(rest)}, top=top, use_cache=use_cache, **doing)
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:

@@ -73,18 +73,18 @@ def typed(*left_out: str) -> str:
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+def progress(*, quiet: bool) -> Iterator[Callable[[int, int, int, str], None] | None]:
     """A line on standard error that tells which probe is done: rewritten on a terminal, one at the end elsewhere."""
     if quiet:
         yield None
         return
     started = time.monotonic()
     live = sys.stderr.isatty()
-    count = 0
+    count = cached = 0
 
-    def tell(done: int, total: int, what: str) -> None:
-        nonlocal count
-        count = done
+    def tell(done: int, recalled: int, total: int, what: str) -> None:
+        nonlocal count, cached
+        count, cached = done, recalled
         if live:
             text = f"probed {done} of {total} ({what}), {time.monotonic() - started:.0f} s"
             width = shutil.get_terminal_size().columns - 1
@@ -95,7 +95,12 @@ def progress(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]
     try:
         yield tell
         if count and not live:
-            click.echo(f"ran {count} probe{'s' if count > 1 else ''} in {time.monotonic() - started:.0f} s", err=True)
+            click.echo(f"{_ran(count - cached, cached)} in {time.monotonic() - started:.0f} s", err=True)
     finally:
         if live:
             click.echo("\r\033[K", nl=False, err=True)
+
+
+def _ran(probes: int, cached: int) -> str:
+    ran = f"ran {probes} probe{'' if probes == 1 else 's'}"
+    return f"{ran}, took {cached} from the cache," if cached else ran

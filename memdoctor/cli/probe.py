@@ -50,7 +50,9 @@ def command(
     case = doctor.open_case(**ask.case)
     changes = [doctor.parse_change(case, text) for text in toggles]
     with progress(quiet=ask.quiet) as tell:
-        found = doctor.probe(case, changes, repeat=repeat, time_limit=ask.time_limit, progress=tell)
+        found = doctor.probe(
+            case, changes, repeat=repeat, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache
+        )
     first = found.runs[0]
     document = examination_document(first)
     if ask.as_json:

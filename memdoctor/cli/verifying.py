@@ -57,7 +57,7 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
     with progress(quiet=ask.quiet) as tell:
         found = doctor.verify(doctor.with_assumed(opened, assumed), plan, time_limit=ask.time_limit)
         if tell is not None:
-            tell(1, 1, f"{len(found.checks)} checks")
+            tell(1, 0, 1, f"{len(found.checks)} checks")
     document = verification_document(found)
     if ask.as_json:
         print_json(document)

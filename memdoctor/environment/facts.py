@@ -9,6 +9,7 @@ from typing import Any
 from memdoctor.environment.gather import Environment
 from memdoctor.environment.problems import find_problems
 from memdoctor.environment.wording import process_text, told
+from memdoctor.probes.cached import Usage
 from memdoctor.probes.context import Context
 from memdoctor.probes.nvml import GpuProcess, NoGpu, SeenGpu, Survey, Unknown
 from memdoctor.probes.visibility import Visible
@@ -23,6 +24,7 @@ def document(environment: Environment) -> dict[str, Any]:
         "gpus": plain(environment.gpus),
         "cuda_order": _order(environment.visible),
         "contexts": plain(environment.contexts),
+        "probe_cache": _usage(environment.probe_cache),
         "problems": plain(find_problems(environment)),
     }
 
@@ -56,11 +58,20 @@ def facts(environment: Environment) -> dict[str, str]:
         **_torch(environment),
         "platform": environment.platform,
         "cpu cores": str(environment.cpu_cores or "unknown"),
+        "probe cache": _cache(environment.probe_cache),
         "host memory": format_bytes(environment.host_memory_bytes),
         **{name: "not set" if text is None else text or "empty" for name, text in environment.variables.items()},
         **_gpus(environment.gpus, environment.contexts),
         **_cuda(environment.visible),
     }
+
+
+def _usage(used: Usage | None) -> dict[str, Any] | None:
+    return None if used is None else {"directory": str(used.directory), "probes": used.probes, "bytes": used.bytes}
+
+
+def _cache(used: Usage | None) -> str:
+    return "off" if used is None else f"{used.directory}, {used.probes} probes, {format_bytes(used.bytes)}"
 
 
 def _torch(environment: Environment) -> dict[str, str]:

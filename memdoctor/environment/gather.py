@@ -11,6 +11,7 @@ from pathlib import Path
 
 from memdoctor import __version__
 from memdoctor.own_gpu import remembered_context
+from memdoctor.probes.cached import Usage, usage
 from memdoctor.probes.context import Context
 from memdoctor.probes.nvml import NoGpu, Survey, Unknown, survey
 from memdoctor.probes.torch_build import TorchBuild, torch_build
@@ -43,6 +44,8 @@ class Environment:
     """The cards by CUDA's numbers; ``None`` without cards."""
     contexts: Mapping[str, Context]
     """Contexts that were measured here, by the UUIDs of the cards that they are good for."""
+    probe_cache: Usage | None
+    """Where simulated probes are kept; ``None``: nowhere."""
     cards_on_bus: int
     """NVIDIA cards that the system finds on the PCI bus, with a driver or without; 0 where it cannot be told."""
 
@@ -67,6 +70,7 @@ def gather(environ: Mapping[str, str]) -> Environment:
         gpus=seen,
         visible=as_cuda_numbers(seen, environ) if isinstance(seen, Survey) and cards else None,
         contexts={uuid: context for uuid, context in contexts.items() if context is not None},
+        probe_cache=usage(environ),
         cards_on_bus=cards_on_bus(_PCI_DEVICES),
     )
 

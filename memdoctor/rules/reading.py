@@ -47,13 +47,8 @@ def presses(evidence: Evidence) -> bool:
 
 
 def gain(lever: Lever | None) -> int | None:
-    """Reserved bytes that having the lever saves, negative where it costs; ``None`` where it was not probed.
-
-    Of a lever that is in use the figures are those of leaving it.
-    """
-    if lever is None or lever.saves_bytes is None:
-        return None
-    return -lever.saves_bytes if lever.status == "in use" else lever.saves_bytes
+    """Reserved bytes that having the lever saves, negative where it costs; ``None`` where it was not probed."""
+    return None if lever is None else lever.saves_bytes
 
 
 def effect(evidence: Evidence, lever: Lever | None) -> str:

@@ -1,6 +1,7 @@
 """From two small batches to any batch."""
 
-from memdoctor.scaling.events import Need, aligned
-from memdoctor.scaling.prediction import LARGEST_BATCH, scaling_of
+from memdoctor.scaling.events import Need, Replayer, aligned
+from memdoctor.scaling.pair import Pair
+from memdoctor.scaling.prediction import LARGEST_BATCH, Model, model_of, scaling_of
 
-__all__ = ["LARGEST_BATCH", "Need", "aligned", "scaling_of"]
+__all__ = ["LARGEST_BATCH", "Model", "Need", "Pair", "Replayer", "aligned", "model_of", "scaling_of"]

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache
 from itertools import count, takewhile
+from typing import Protocol
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Examination, PhaseLine, Prediction, PredictionCheck, Scaling
@@ -23,7 +24,7 @@ LARGEST_BATCH = 2**20  # beyond what anybody trains: where even this fits, nothi
 def scaling_of(small: Examination, next_: Examination, target: Examination, replayed: Replayer) -> Scaling:
     """What two batch sizes one apart say of all others, beside the target's own probe."""
     pair = Pair(small, next_)
-    model = EventModel(pair, target, replayed) if aligned(small, next_) else _PhaseModel(pair, target)
+    model = model_of(pair, target, replayed)
     predict = cache(model.predict)  # a prediction is some replays, and the same batches are asked for again
     lines = pair.phase_lines()
     batch = target.workload.batch_size
@@ -47,6 +48,25 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
             probed_reserved_bytes=probed.reserved_bytes,
         ),
     )
+
+
+class Model(Protocol):
+    """Says of any batch what a step takes, and whether it fits."""
+
+    method: str
+
+    def predict(self, batch: int) -> Prediction:
+        """What a step at this batch takes."""
+        ...
+
+    def fits(self, batch: int) -> bool:
+        """Whether it fits the target's card."""
+        ...
+
+
+def model_of(pair: Pair, target: Examination, replayed: Replayer) -> Model:
+    """Event by event where the pair's steps are the same sequence, else phase by phase."""
+    return EventModel(pair, target, replayed) if aligned(pair.small, pair.next) else _PhaseModel(pair, target)
 
 
 class _PhaseModel:

@@ -83,7 +83,7 @@ def compare_folder(folder: Path, progress: Callable[[int, int], None]) -> list[C
         raise InputError(f"there are no recordings in {folder}", why="none of its files ends in .json.gz")
     done = 0
 
-    def on_done(request: Request) -> None:  # noqa: ARG001 - any of them counts
+    def on_done(request: Request, result: object) -> None:  # noqa: ARG001 - any of them counts
         nonlocal done
         done += 1
         progress(done, len(files))

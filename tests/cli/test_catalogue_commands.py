@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 import memdoctor
+from memdoctor.catalogue import gpus
 
 ESCAPE = "\x1b"
 
@@ -25,7 +26,15 @@ def test_models_are_listed_and_filtered(run: Any) -> None:
 def test_gpus_are_listed_and_filtered(run: Any) -> None:
     everything, some = run("gpus").stdout, run("gpus", "t4").stdout
     assert len(everything.splitlines()) > len(some.splitlines()) > 1
-    assert re.search(r"^T4 +14.57 GiB +7.5 +133.00 MiB ± 45.00 MiB$", some, re.MULTILINE)
+    assert re.search(r"^T4 +14.57 GiB +7.5 +133 ± 45 +8.1 +65.0 +- +320$", some, re.MULTILINE)
+
+
+def test_a_gpu_takes_one_line_of_80_columns(run: Any) -> None:
+    lines = run("gpus", COLUMNS="80").stdout.splitlines()
+    assert len(lines) == len(gpus()) + 2  # of two lines of head
+    assert re.search(
+        r"^RTX4070Ti-SUPER +15.69 GiB +8.9 +240 ± 120 +44.1 +88.2 +88.2 +672$", "\n".join(lines), re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("command", ["models", "gpus"])

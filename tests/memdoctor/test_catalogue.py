@@ -18,6 +18,7 @@ from memdoctor.catalogue import (
     models,
     near_gpus,
     near_models,
+    rates_of,
 )
 from memdoctor.units import GIB, MIB
 
@@ -131,6 +132,93 @@ def test_gpu_entry_holds_together(entry: GpuEntry) -> None:
     size = size_on_the_box(entry)
     assert 0.9 * size * GIB < entry.total_bytes < size * GIB
     assert 0 < entry.context_error_bytes < entry.context_bytes < 1024 * MIB
+
+
+# fp32, fp16 and bf16 in TFLOP/s, and GB/s, as the data sheets have them.
+PUBLISHED_RATES = {
+    "T4": (8.1, 65.0, None, 320.0), "V100-16GB": (15.7, 125.0, None, 900.0), "V100-32GB": (15.7, 125.0, None, 900.0),
+    "A100-40GB": (19.5, 312.0, 312.0, 1555.0), "A100-80GB": (19.5, 312.0, 312.0, 2039.0),
+    "H100-80GB": (67.0, 989.4, 989.4, 3350.0), "K80": (4.37, None, None, 240.0),
+    "A10": (31.2, 125.0, 125.0, 600.0), "L4": (30.3, 121.0, 121.0, 300.0), "RTX3090": (35.6, 71.2, 71.2, 936.0),
+    "RTX4090": (82.6, 165.2, 165.2, 1008.0), "RTX5090": (104.8, 209.5, 209.5, 1792.0),
+    "RTX2080Ti": (13.4, 53.8, None, 616.0), "GTX1080Ti": (11.3, None, None, 484.0),
+}  # fmt: skip
+# Cores and the boost clock in MHz: a core multiplies and adds once a clock.
+CORES = {
+    "T4": (2560, 1590), "P100-16GB": (3584, 1303), "P40": (3840, 1531), "K80": (2496, 875), "V100-16GB": (5120, 1530),
+    "A100-40GB": (6912, 1410), "A10": (9216, 1695), "A40": (10752, 1740), "L4": (7424, 2040), "L40": (18176, 2490),
+    "L40S": (18176, 2520), "H100-80GB": (16896, 1980), "A6000": (10752, 1800), "A5000": (8192, 1695),
+    "A4000": (6144, 1560), "A2000-12GB": (3328, 1200), "TITAN-V": (5120, 1455), "RTX5090": (21760, 2407),
+    "RTX5080": (10752, 2617), "RTX4090": (16384, 2520), "RTX4080": (9728, 2505), "RTX4060": (3072, 2460),
+    "RTX3090": (10496, 1695), "RTX3080": (8704, 1710), "RTX3070": (5888, 1725), "RTX2080Ti": (4352, 1545),
+    "RTX2070": (2304, 1620), "GTX1080": (2560, 1733),
+}  # fmt: skip
+# Of one multiprocessor's tensor cores in a clock, in fp16 with sums in fp32, against its fp32 units: the whole rate of
+# the architecture, which professional cards have, and half of it, which GeForce cards (and the L40 and the A10G) have.
+TENSOR_TO_FP32 = {"7.0": {8}, "7.5": {8, 4}, "8.0": {16}, "8.6": {4, 2}, "8.9": {4, 2}, "12.0": {4, 2}}
+
+
+@pytest.mark.parametrize("entry", gpus(), ids=lambda entry: entry.name)
+def test_every_gpu_has_rates_that_hold_together(entry: GpuEntry) -> None:
+    rates = entry.rates
+    assert rates.source
+    assert 100 < rates.bandwidth_gb_s < 10_000
+    assert 4 < rates.fp32_tflops < 130
+    major = int(entry.compute_capability.partition(".")[0])
+    assert (rates.bf16_tflops is not None) == (major >= 8)
+    assert (rates.fp16_tflops is not None) == (major >= 7 or entry.compute_capability == "6.0")
+    if major >= 8:
+        assert rates.bf16_tflops == rates.fp16_tflops
+
+
+@pytest.mark.parametrize("entry", gpus(), ids=lambda entry: entry.name)
+def test_tensor_cores_have_their_architectures_share(entry: GpuEntry) -> None:
+    shares = TENSOR_TO_FP32.get(entry.compute_capability)
+    if shares is None:  # before tensor cores, or data centre chips of several mixtures
+        assert entry.compute_capability in ("3.7", "6.0", "6.1", "9.0", "10.0")
+        return
+    assert entry.rates.fp16_tflops is not None
+    share = entry.rates.fp16_tflops / entry.rates.fp32_tflops
+    assert min(abs(share / wanted - 1) for wanted in shares) < 0.015  # figures of three digits, rounded
+    if entry.name.startswith("RTX") and "GeForce" in " ".join(entry.aliases):
+        assert abs(share / min(shares) - 1) < 0.015
+
+
+@pytest.mark.parametrize(("name", "rates"), PUBLISHED_RATES.items())
+def test_rates_are_the_published_ones(name: str, rates: tuple[float | None, ...]) -> None:
+    found = rates_of(name)
+    assert found is not None
+    assert (found.fp32_tflops, found.fp16_tflops, found.bf16_tflops, found.bandwidth_gb_s) == rates
+
+
+@pytest.mark.parametrize(("name", "cores", "mhz"), [(name, *clocked) for name, clocked in CORES.items()])
+def test_fp32_is_two_operations_a_core_and_clock(name: str, cores: int, mhz: int) -> None:
+    found = rates_of(name)
+    assert found is not None
+    assert found.fp32_tflops == pytest.approx(2 * cores * mhz / 1e6, rel=0.009)  # published with two or three digits
+
+
+@pytest.mark.parametrize(
+    ("nvml_name", "gb_s"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 1555.0),
+        ("NVIDIA A100 80GB PCIe", 2039.0),
+        ("Tesla T4", 320.0),
+        ("Tesla V100-SXM2-16GB", 900.0),
+        ("NVIDIA H100 80GB HBM3", 3350.0),
+        ("NVIDIA GeForce RTX 3090", 936.0),
+        ("NVIDIA GeForce RTX 2080 SUPER", 496.0),
+    ],
+)
+def test_rates_are_found_by_nvmls_names(nvml_name: str, gb_s: float) -> None:
+    found = rates_of(nvml_name)
+    assert found is not None
+    assert found.bandwidth_gb_s == gb_s
+
+
+@pytest.mark.parametrize("name", ["", "A100", "NVIDIA GeForce GTX 750", "Intel Xeon"])
+def test_unknown_and_ambiguous_cards_have_no_rates(name: str) -> None:
+    assert rates_of(name) is None
 
 
 @pytest.mark.parametrize("entry", gpus(), ids=lambda entry: entry.name)

@@ -21,7 +21,7 @@ from memdoctor.errors import InputError, MeasureError, MemdoctorError, TooSlow, 
 from memdoctor.probes.pool import Bug, Pool, Request
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.worker import error_of
-from memdoctor.records import Completed, Device, Examination, Workload
+from memdoctor.records import Backend, Completed, Device, Examination, Workload
 
 PATIENCE = 60.0  # seconds until what must happen counts as not happening
 TINY = {
@@ -104,7 +104,7 @@ def test_results_are_in_the_order_of_the_requests(pool: Pool) -> None:
 def test_the_caller_is_told_of_each_result_in_its_own_thread(pool: Pool) -> None:
     told: list[tuple[Request, threading.Thread]] = []
     requests = [request(batch_size=batch) for batch in (1, 2, 3)]
-    pool.examine(requests, lambda asked: told.append((asked, threading.current_thread())))
+    pool.examine(requests, lambda asked, _: told.append((asked, threading.current_thread())))
     assert {thread for _, thread in told} == {threading.current_thread()}
     assert sorted(asked.workload.batch_size for asked, _ in told) == [1, 2, 3]
 
@@ -133,8 +133,12 @@ def test_a_second_batch_of_requests_goes_to_the_same_workers(pool: Pool) -> None
     assert 1 <= len(before) <= len(os.sched_getaffinity(0))
 
 
-def test_no_requests_give_no_examinations(pool: Pool) -> None:
-    assert pool.examine([]) == []
+@pytest.mark.parametrize("backend", Backend)
+def test_no_requests_give_no_examinations_and_start_no_worker(backend: Backend) -> None:
+    before = workers()
+    with Pool(backend) as pool:
+        assert pool.examine([]) == []
+        assert workers() == before
 
 
 def test_a_config_of_any_json_reaches_the_worker_whole(pool: Pool) -> None:

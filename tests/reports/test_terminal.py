@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from memdoctor.levers.wording import in_words
 from memdoctor.records import Diagnosis, Examination, Verdict
-from memdoctor.reports.terminal import describe_change, print_diagnosis, print_repeats, print_toggles
+from memdoctor.reports.terminal import print_diagnosis, print_repeats, print_toggles
 from memdoctor.units import MIB
 
 View = Callable[..., str]
@@ -227,4 +228,4 @@ def test_repeated_probes_are_compared(view: View, examination: Examination) -> N
     ],
 )
 def test_a_change_is_told_in_words(change: dict[str, Any], text: str) -> None:
-    assert describe_change(change) == text
+    assert in_words(change) == text

@@ -29,7 +29,7 @@ def environment(nvml: Any, pretend_gpus: Any) -> Callable[..., Environment]:
             packages=dict.fromkeys(PACKAGES, "1.0") | {"pynvml": None}, variables=variables,
             torch=TorchBuild("2.13.0+cu130", "13.0", None), gpus=seen,
             visible=None if isinstance(seen, NoGpu) or not seen.gpus else as_cuda_numbers(seen, known), contexts={},
-            cards_on_bus=1,
+            probe_cache=None, cards_on_bus=1,
         )  # fmt: skip
         return replace(made, **changes)
 

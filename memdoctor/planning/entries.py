@@ -1,0 +1,86 @@
+"""From settings that were probed to the entries of a plan: ranked, none worse than another in every respect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memdoctor.analysis import breakdown_of, peak_of
+from memdoctor.levers.wording import in_words
+from memdoctor.planning.clock import Clock
+from memdoctor.planning.search import Found
+from memdoctor.planning.settings import ORDER
+from memdoctor.records import Change, Examination, Plan
+from memdoctor.units import format_bytes
+
+MOST_ENTRIES = 6
+
+Patcher = Callable[[Change], Mapping[str, str]]
+"""The lines to paste for a change, by language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes entries of the plan of one target."""
+
+    target: Examination
+    clock: Clock
+    patch: Patcher
+
+    def entries(self, found: Sequence[Found]) -> tuple[Plan, ...]:
+        """The settings on the front of peak, time, cost and number of changes, in the order of the checklist."""
+        made = [self.entry(item) for item in found]
+        front = [entry for entry in made if not any(_dominates(other, entry) for other in made)]
+        return tuple(sorted(front, key=_rank)[:MOST_ENTRIES])
+
+    def entry(self, found: Found) -> Plan:
+        """One setting with the peak that it was probed to have."""
+        setting, peak = found.setting, peak_of(found.examination)
+        saves = peak_of(self.target).reserved_bytes - peak.reserved_bytes
+        time = self.clock.relative(found.examination, self.target)
+        return Plan(
+            change=setting.change,
+            why=self._why(found, saves),
+            peak=peak,
+            fits=found.fits,
+            saves_bytes=saves,
+            time_cost=_time_in_words(time.ratio, time.low, time.high, time.kind) if time else "not estimated",
+            numerics="same" if ORDER.index(setting.cost) < ORDER.index("numerics") else "changed",
+            patch=self.patch(setting.change),
+            cost=setting.cost,
+            step_time=time.ratio if time else None,
+            step_time_low=time.low if time else None,
+            step_time_high=time.high if time else None,
+            time_kind=time.kind if time else "",
+            mode=found.examination.provenance.mode,
+        )
+
+    def _why(self, found: Found, saves: int) -> str:
+        free, error = breakdown_of(found.examination).free, found.examination.device.context_error_bytes
+        effect = f"saves {format_bytes(saves)}" if saves >= 0 else f"costs {format_bytes(-saves)}"
+        room = f"{format_bytes(abs(free))} {'to spare' if free >= 0 else 'too much'}"
+        close = ", which is less than the context is known to" if 0 <= free < error else ""
+        return f"{in_words(found.setting.change)}: {effect}, {room}{close}; the peak is in {_phase(found)}"
+
+
+def _phase(found: Found) -> str:
+    return peak_of(found.examination).phase
+
+
+def _time_in_words(ratio: float, low: float, high: float, kind: str) -> str:
+    band = "" if kind == "measured" else f", {low:.2f} to {high:.2f}"
+    return f"{ratio:.2f} x the step time ({kind}{band})"
+
+
+def _rank(entry: Plan) -> tuple[int, float, int]:
+    return ORDER.index(entry.cost), entry.step_time or 0.0, len(entry.change)
+
+
+def _dominates(other: Plan, entry: Plan) -> bool:
+    """No worse in anything, and better in something."""
+    ours, theirs = _measures(entry), _measures(other)
+    return all(b <= a for a, b in zip(ours, theirs, strict=True)) and ours != theirs
+
+
+def _measures(entry: Plan) -> tuple[int, float, int, int]:
+    return ORDER.index(entry.cost), entry.step_time or 0.0, len(entry.change), entry.peak.reserved_bytes

@@ -1,0 +1,149 @@
+"""What a setting would take, from few probes: phases compose, and each is a line in the batch size.
+
+A structure (what is pulled besides the batch) is probed with two micro-batches of 2 and of 3 samples; forward, backward
+and the rest at any batch follow from these, event by event where their steps are aligned. A smaller optimizer changes
+the state that every later phase carries and the optimizer phase, and nothing else: both are read off one probe of it.
+Forecasts only choose what is probed next. What is promised is always a probe's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from memdoctor.analysis import phases_of
+from memdoctor.matrix import apply_to
+from memdoctor.planning.settings import SMALLER_OPTIMIZERS, Setting
+from memdoctor.records import Category, Change, Completed, Device, Examination, PhaseName, Workload
+from memdoctor.scaling import Model, Pair, Replayer, model_of
+
+Subject = tuple[Workload, Device]
+Prober = Callable[[Sequence[Subject]], Sequence[Examination | None]]
+"""Probes each workload on its card, once in a session; ``None`` for what the model or the libraries do not allow."""
+
+SAMPLES = (2, 3)  # batch 1 is different in kind: with one row nothing is broadcast
+WHAT_IS_TRAINED = ("freeze", "lora_rank")  # decides how much optimizer state there is
+MICRO_BATCHES = 2  # gradients persist from the second one on; more add their inputs only
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A setting's forecast: the most it allocates, and whether it fits (``None``: only a probe can say)."""
+
+    allocated_bytes: int
+    fits: bool | None
+
+
+@dataclass(slots=True)
+class Forecasts:
+    """Asks for the probes that forecasts stand on, and makes them. ``replayed`` replays on a card."""
+
+    target: Workload
+    device: Device
+    probe: Prober
+    replayed: Callable[[Device], Replayer]
+    _models: dict[tuple[Subject, Subject], Model] = field(default_factory=dict)
+
+    def prepare(self, settings: Iterable[Setting]) -> None:
+        """Probe all that forecasts of these settings need, at once."""
+        needed: dict[Subject, None] = {}
+        for setting in settings:
+            structure, optimizer = _without_optimizer(setting.change)
+            needed |= dict.fromkeys(self._stands_on(structure, setting))
+            if optimizer is not None:
+                needed |= dict.fromkeys(self._optimizers(structure, optimizer))
+        self.probe(list(needed))
+
+    def expect(self, setting: Setting) -> Expected | None:
+        """The forecast; ``None`` where what it stands on could not be probed."""
+        structure, optimizer = _without_optimizer(setting.change)
+        probes = self.probe(self._stands_on(structure, setting))
+        known = [probe for probe in probes if probe is not None]
+        if len(known) < len(probes):
+            return None
+        peaks = _peaks(known, setting.batch)
+        if optimizer is not None:
+            usual, smaller = self.probe(self._optimizers(structure, optimizer))
+            if smaller is None or usual is None:
+                return None
+            allocated = max(_with_optimizer(peaks, usual, smaller))
+            return Expected(allocated, None if allocated <= self.device.allocator_limit_bytes else False)
+        allocated = max(size for _, _, size in peaks)
+        return Expected(allocated, self._fits(structure, setting, known, allocated))
+
+    def pair(self, setting: Setting) -> Pair | None:
+        """The two small batches of the setting's structure, for what else follows from them."""
+        structure, _ = _without_optimizer(setting.change)
+        if not _is_split(setting, self.target):
+            return None
+        small, larger = self.probe(self._stands_on(structure, setting))
+        return None if small is None or larger is None else Pair(small, larger)
+
+    def _fits(self, structure: Change, setting: Setting, probes: Sequence[Examination], allocated: int) -> bool:
+        if allocated > self.device.allocator_limit_bytes:
+            return False
+        if not _is_split(setting, self.target):
+            return isinstance(probes[0].outcome, Completed)
+        subjects = self._stands_on(structure, setting)
+        key = (subjects[0], subjects[1])
+        if key not in self._models:
+            small, larger = probes
+            self._models[key] = model_of(Pair(small, larger), larger, self.replayed(larger.device))
+        return self._models[key].fits(setting.batch)
+
+    def _stands_on(self, structure: Change, setting: Setting) -> list[Subject]:
+        """With the batch as it is: the probe itself. Else the two small batches."""
+        if not _is_split(setting, self.target):
+            return [self._subject(structure)]
+        workload, device = self._subject(structure)
+        return [
+            (replace(workload, batch_size=samples, gradient_accumulation_steps=MICRO_BATCHES), device)
+            for samples in SAMPLES
+        ]
+
+    def _optimizers(self, structure: Change, optimizer: str) -> list[Subject]:
+        """The target with its own optimizer and with the smaller one, the same parts of it trained."""
+        trained = {name: value for name, value in structure.items() if name in WHAT_IS_TRAINED}
+        return [self._subject(trained), self._subject({**trained, "optimizer": optimizer})]
+
+    def _subject(self, change: Change) -> Subject:
+        return apply_to(self.target, self.device, change)
+
+
+def _is_split(setting: Setting, target: Workload) -> bool:
+    return setting.batch != target.batch_size
+
+
+def _without_optimizer(change: Change) -> tuple[Change, str | None]:
+    """The structure without its smaller optimizer and its split, and the name of that optimizer."""
+    split = ("batch_size", "gradient_accumulation_steps")
+    structure = {name: value for name, value in change.items() if name not in split}
+    optimizer = str(structure.get("optimizer", ""))
+    if optimizer not in SMALLER_OPTIMIZERS:
+        return structure, None
+    del structure["optimizer"]
+    return structure, optimizer
+
+
+_PhasePeak = tuple[int, str, int]  # step, name, bytes allocated
+
+
+def _peaks(probes: Sequence[Examination], batch: int) -> list[_PhasePeak]:
+    if len(probes) == 1:
+        return [(use.step, use.name, use.peak_allocated_bytes) for use in phases_of(probes[0])]
+    lines = Pair(probes[0], probes[1]).phase_lines()
+    return [(line.step, line.name, line.fixed_bytes + batch * line.per_sample_bytes) for line in lines]
+
+
+def _with_optimizer(peaks: Sequence[_PhasePeak], usual: Examination, smaller: Examination) -> list[int]:
+    """Peaks with the smaller optimizer in place of the usual one, whose state is born in the first optimizer phase."""
+    less = _state(usual) - _state(smaller)
+    optimizer = [use for use in phases_of(smaller) if use.name == PhaseName.OPTIMIZER]
+    others = [size - (less if step > 1 else 0) for step, name, size in peaks if name != PhaseName.OPTIMIZER]
+    return [*others, *(use.peak_allocated_bytes for use in optimizer)]
+
+
+def _state(examination: Examination) -> int:
+    """Bytes of optimizer state after the first step."""
+    blocks = examination.timeline.blocks
+    return sum(block.bytes for block in blocks if block.category is Category.OPTIMIZER_STATE)

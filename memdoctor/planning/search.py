@@ -1,0 +1,201 @@
+"""The search: for each cost, in the order of the checklist, the settings that fit, each probed directly.
+
+Candidates of one cost are walked from the fastest on. A forecast only passes over what cannot fit; the first that
+fits when it is probed is the fastest of its cost, and the walk ends. What changes the task is looked at only where
+nothing else fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from memdoctor.analysis import peak_of
+from memdoctor.matrix import ALLOC_CONF, apply_to
+from memdoctor.planning.clock import Clock
+from memdoctor.planning.forecast import Forecasts, Subject
+from memdoctor.planning.settings import (
+    ORDER,
+    Setting,
+    expandable,
+    free_changes,
+    setting_of,
+    splits,
+    structures,
+    task_changes,
+    worst,
+)
+from memdoctor.records import Attention, Change, Completed, Cost, Examination
+
+WAVE = 2  # candidates that are probed side by side
+_WITH_COST: tuple[Cost, ...] = ("time", "numerics")
+MOST_TRIES = 12  # direct probes in one walk; forecasts are exact enough that the first or second fits
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A setting with its own probe."""
+
+    setting: Setting
+    examination: Examination
+
+    @property
+    def fits(self) -> bool:
+        """Whether the probe ran to its end on the card."""
+        return isinstance(self.examination.outcome, Completed)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The most that was reserved."""
+        return peak_of(self.examination).reserved_bytes
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for settings that fit the card of ``forecasts``. ``seen`` is all that was probed directly.
+
+    ``attention`` is the one that the target uses.
+    """
+
+    forecasts: Forecasts
+    clock: Clock
+    attention: Attention | None = None
+    seen: dict[Subject, Found] = field(default_factory=dict)
+    _free: Change = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Free changes are those that the model allows."""
+        target, device = self.forecasts.target, self.forecasts.device
+        free = free_changes(replace(target, attention=self.attention))
+        probed = self.forecasts.probe([apply_to(target, device, {name: value}) for name, value in free.items()])
+        self._free = {name: value for (name, value), one in zip(free.items(), probed, strict=True) if one is not None}
+
+    def run(self) -> tuple[Found, ...]:
+        """All settings that were found to fit; none where nothing does."""
+        for cost in ORDER[:-1]:
+            self._walk(self._candidates(cost))
+        if not self.fitting():
+            self._change_task()
+        return self.fitting()
+
+    def fitting(self) -> tuple[Found, ...]:
+        """What was probed and fits."""
+        return tuple(found for found in self.seen.values() if found.fits)
+
+    def smallest(self) -> Found:
+        """The setting with the smallest footprint of all that were probed."""
+        return min(self.seen.values(), key=lambda found: found.reserved_bytes)
+
+    def _candidates(self, cost: Cost, task: Change | None = None) -> list[Setting]:
+        """Every setting that costs this at most and not less; with a change of the task, all that include it."""
+        target, device = self.forecasts.target, self.forecasts.device
+        made = [
+            setting_of(target, {**structure, **(task or {})}, worst(cost_, "task") if task else cost_, split)
+            for structure, cost_ in structures(target, device, cost, self._free)
+            for split in splits(target)
+        ]
+        pages = expandable(device)
+        if pages is not None:
+            made += [Setting({**s.change, **pages}, s.cost, s.batch, s.accumulation) for s in made]
+        return [setting for setting in made if setting.change and (task or setting.cost == cost)]
+
+    def _walk(self, candidates: Sequence[Setting]) -> Found | None:
+        """Probe from the fastest on what may fit, until one does; and one that changes less, where there is one."""
+        self.forecasts.prepare(candidates)
+        ordered = sorted(candidates, key=lambda setting: (self._seconds(setting), len(setting.change)))
+        first = self._first_that_fits(ordered)
+        if first is not None:
+            simpler = [setting for setting in ordered if _levers(setting) < _levers(first.setting)]
+            self._first_that_fits(sorted(simpler, key=lambda setting: (_levers(setting), self._seconds(setting))))
+        return first
+
+    def _seconds(self, setting: Setting) -> float:
+        return self.clock.expected(setting, self.forecasts)
+
+    def _first_that_fits(self, ordered: Sequence[Setting]) -> Found | None:
+        tries = 0
+        for wave in self._waves(ordered):
+            found = self._probe(wave)
+            tries += len(wave)
+            best = next((item for item in found if item.fits), None)
+            if best is not None or tries >= MOST_TRIES:
+                return best
+        return None
+
+    def _waves(self, ordered: Sequence[Setting]) -> Iterator[list[Setting]]:
+        """What may fit, some at a time; nothing that asks for more than what has just failed."""
+        wave: list[Setting] = []
+        for setting in ordered:
+            plain = _with_plain_allocator(setting)
+            if plain != setting and plain in wave:  # what it asks for is known when that was probed
+                yield wave
+                wave = []
+            if self._hopeless(setting) or (plain != setting and self._may_fit(plain)):
+                continue
+            wave.append(setting)
+            if len(wave) == WAVE:
+                yield wave
+                wave = []
+        if wave:
+            yield wave
+
+    def _hopeless(self, setting: Setting) -> bool:
+        known = self.seen.get(self._subject(setting))
+        if known is not None:
+            return not known.fits
+        failed = (other for other in self.seen.values() if not other.fits)
+        if any(_rest(other.setting) == _rest(setting) and other.setting.batch <= setting.batch for other in failed):
+            return True
+        expected = self.forecasts.expect(setting)
+        return expected is None or expected.fits is False
+
+    def _may_fit(self, setting: Setting) -> bool:
+        known = self.seen.get(self._subject(setting))
+        return known.fits if known is not None else not self._hopeless(setting)
+
+    def _probe(self, settings: Sequence[Setting]) -> list[Found]:
+        subjects = [self._subject(setting) for setting in settings]
+        results = zip(settings, subjects, self.forecasts.probe(subjects), strict=True)
+        found = {subject: Found(setting, result) for setting, subject, result in results if result is not None}
+        self.seen |= found
+        return list(found.values())
+
+    def _subject(self, setting: Setting) -> Subject:
+        return setting.of(self.forecasts.target, self.forecasts.device)
+
+    def _change_task(self) -> None:
+        """The least change of the task that lets something fit, of what is trained and of the length."""
+        done: set[str] = set()
+        for task in ({}, *task_changes(self.forecasts.target)):
+            kind = "length" if "seq_length" in task else "trained"
+            if kind in done or not any(found.fits for found in self._probe(self._smallest_settings(task))):
+                continue
+            everything = [setting for cost in _WITH_COST for setting in self._candidates(cost, task)]
+            self._walk(everything)
+            done.add(kind)
+
+    def _smallest_settings(self, task: Change) -> list[Setting]:
+        """The smallest batch with all that saves memory, in each way that may be the smallest."""
+        target, device = self.forecasts.target, self.forecasts.device
+        made = [part for cost in _WITH_COST for part in structures(target, device, cost, self._free)]
+        return [
+            setting_of(target, {**change, **task}, worst(cost, "task") if task else cost, splits(target)[-1])
+            for change, cost in made
+            if change.get("gradient_checkpointing", target.gradient_checkpointing)
+        ]
+
+
+def _with_plain_allocator(setting: Setting) -> Setting:
+    """The setting without a change of the allocator's."""
+    change = {name: value for name, value in setting.change.items() if name != ALLOC_CONF}
+    return replace(setting, change=change)
+
+
+def _rest(setting: Setting) -> Change:
+    split = ("batch_size", "gradient_accumulation_steps")
+    return {name: value for name, value in setting.change.items() if name not in split}
+
+
+def _levers(setting: Setting) -> int:
+    """How many things are changed; batch and accumulation go together."""
+    return len(_rest(setting)) + ("batch_size" in setting.change)

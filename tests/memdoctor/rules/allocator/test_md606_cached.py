@@ -1,0 +1,36 @@
+"""MD606: fires where a large share of what is reserved holds no tensor at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memdoctor.rules import Evidence
+from memdoctor.rules.allocator.md606_cached import RULE
+
+
+def examined(recording: Any, evidence: Callable[..., Evidence], held: int) -> Evidence:
+    recording.phase(1, "forward")
+    recording.reserve(4000)
+    recording.birth(held)
+    return evidence(recording.examination())
+
+
+def test_fires_with_what_nvidia_smi_shows(recording: Any, evidence: Callable[..., Evidence]) -> None:
+    """1,000 B of context on top of 4,000."""
+    finding = RULE.check(examined(recording, evidence, 2000))
+    assert finding is not None
+    assert (finding.severity, finding.at_stake_bytes) == ("info", 2000)
+    assert finding.detail == (
+        "PyTorch reserves 3.91 KiB, and tensors hold at most 1.95 KiB of it: 1.95 KiB are cached blocks of sizes that "
+        "came and went. nvidia-smi shows 4.88 KiB; that is no leak, and PyTorch gives whole segments back before it "
+        "fails"
+    )
+
+
+@pytest.mark.parametrize(("held", "fires"), [(3000, True), (3001, False)])
+def test_at_the_threshold(recording: Any, evidence: Callable[..., Evidence], held: int, fires: bool) -> None:
+    """A quarter of 4,000 B."""
+    assert (RULE.check(examined(recording, evidence, held)) is not None) == fires

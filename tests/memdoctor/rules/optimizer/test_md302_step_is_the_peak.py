@@ -1,0 +1,63 @@
+"""MD302: fires where the optimizer step holds nearly as much as the whole run ever does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memdoctor.records import RanOut
+from memdoctor.rules import Evidence
+from memdoctor.rules.optimizer.md302_step_is_the_peak import RULE
+
+FULL = RanOut(requested_bytes=1, free_bytes=0, event=0)
+
+
+def test_fires_with_what_forward_and_backward_take(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], probed_lever: Callable[..., Any]
+) -> None:
+    levers = [probed_lever("checkpointing", 0), probed_lever("batch", -5)]
+    finding = RULE.check(evidence(static_step(100, activations=64).examination(), levers=levers))
+    assert finding is not None
+    assert (finding.severity, finding.at_stake_bytes) == ("info", 1600)
+    assert finding.detail == (
+        "the optimizer step holds 1.56 KiB (parameters 100 x 4 B = 400 B, gradients 100 x 4 B = 400 B, optimizer state "
+        "2 x 100 x 4 B = 800 B), the whole run at most 1.56 KiB; activations, 64 B at their most, are gone by then: "
+        "batch size, length, checkpointing and attention bring the peak no lower than the step; probed: batch costs "
+        "5 B "
+        "of what is reserved, checkpointing changes nothing"
+    )
+
+
+@pytest.mark.parametrize(("activations", "fires"), [(3160, True), (3161, False)])
+def test_at_the_threshold(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], activations: int, fires: bool
+) -> None:
+    """990 parameters: the step holds 15,840 B, which is 99 % of 16,000; before, 7,920 B beside the activations."""
+    step = static_step(990, activations=activations + 4920)
+    assert (RULE.check(evidence(step.examination(total=10**6))) is not None) == fires
+
+
+@pytest.mark.parametrize(
+    ("total", "severity"),
+    [(2000, "error"), (2600, "warning"), (1599 + 1000, "error")],
+    ids=["static fits", "all", "by 1"],
+)
+def test_alone_it_keeps_the_step_from_fitting(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], total: int, severity: str
+) -> None:
+    """The step takes 2,100 B, 500 of them temporaries; where static state alone is too large, MD301 is the error."""
+    limits = {2000: 1600, 2600: 2100, 2599: 2099}
+    examination = static_step(100, step=500).examination(total=total, context=total - limits[total], outcome=FULL)
+    finding = RULE.check(evidence(examination))
+    assert finding is not None
+    assert finding.severity == severity
+
+
+def test_static_state_that_is_too_large_is_the_error_of_md301(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence]
+) -> None:
+    finding = RULE.check(evidence(static_step(100).examination(total=2599, outcome=FULL)))
+    assert finding is not None
+    assert finding.severity == "warning"
