@@ -68,7 +68,10 @@ def effect(evidence: Evidence, lever: Lever | None) -> str:
 
 
 def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """The remedies whose lever is not pulled yet and was not probed to save nothing; all, where none would be left."""
+    """The remedies whose lever is still to be pulled here; all, where none would be left.
+
+    One that is in use, one that was probed to save nothing, and one that the model or the card does not have is not.
+    """
     kept = tuple(remedy for remedy in remedies if not _spent(evidence.lever(remedy.lever)))
     return kept or tuple(remedies)
 

@@ -54,7 +54,9 @@ def test_an_effect_in_words(
     assert effect(evidence(holding({"activations": 1000})), lever) == words
 
 
-def test_levers_that_are_pulled_or_save_nothing_are_no_remedies(holding: Any, evidence: Any, probed_lever: Any) -> None:
+def test_levers_that_are_pulled_save_nothing_or_are_not_there_are_no_remedies(
+    holding: Any, evidence: Any, probed_lever: Any
+) -> None:
     def of(*levers: Lever) -> tuple[Remedy, ...]:
         return left(evidence(holding({"activations": 1}), levers=levers), (SAFE, OTHER))
 
@@ -62,6 +64,7 @@ def test_levers_that_are_pulled_or_save_nothing_are_no_remedies(holding: Any, ev
     assert of(probed_lever("checkpointing", 1)) == (SAFE, OTHER)
     assert of(probed_lever("checkpointing", 0)) == (OTHER,)
     assert of(probed_lever("checkpointing", 5, status="in use")) == (OTHER,)
+    assert of(probed_lever("checkpointing", 0, status="not probed", saves_bytes=None)) == (OTHER,)
 
 
 def test_without_any_remedy_left_all_are_told(holding: Any, evidence: Any, probed_lever: Any) -> None:
