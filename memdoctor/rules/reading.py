@@ -77,9 +77,9 @@ def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
 
 
 def _spent(lever: Lever | None) -> bool:
-    return lever is not None and (
-        lever.status == "in use" or (lever.saves_bytes is not None and lever.saves_bytes <= 0)
-    )
+    if lever is None:
+        return False
+    return lever.status != "probed" or (lever.saves_bytes is not None and lever.saves_bytes <= 0)
 
 
 def at(examination: Examination) -> str:
