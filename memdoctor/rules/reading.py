@@ -47,13 +47,8 @@ def presses(evidence: Evidence) -> bool:
 
 
 def gain(lever: Lever | None) -> int | None:
-    """Reserved bytes that having the lever saves, negative where it costs; ``None`` where it was not probed.
-
-    Of a lever that is in use the figures are those of leaving it.
-    """
-    if lever is None or lever.saves_bytes is None:
-        return None
-    return -lever.saves_bytes if lever.status == "in use" else lever.saves_bytes
+    """Reserved bytes that having the lever saves, negative where it costs; ``None`` where it was not probed."""
+    return None if lever is None else lever.saves_bytes
 
 
 def effect(evidence: Evidence, lever: Lever | None) -> str:
@@ -73,15 +68,18 @@ def effect(evidence: Evidence, lever: Lever | None) -> str:
 
 
 def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """The remedies whose lever is not pulled yet and was not probed to save nothing; all, where none would be left."""
+    """The remedies whose lever is still to be pulled here; all, where none would be left.
+
+    One that is in use, one that was probed to save nothing, and one that the model or the card does not have is not.
+    """
     kept = tuple(remedy for remedy in remedies if not _spent(evidence.lever(remedy.lever)))
     return kept or tuple(remedies)
 
 
 def _spent(lever: Lever | None) -> bool:
-    return lever is not None and (
-        lever.status == "in use" or (lever.saves_bytes is not None and lever.saves_bytes <= 0)
-    )
+    if lever is None:
+        return False
+    return lever.status != "probed" or (lever.saves_bytes is not None and lever.saves_bytes <= 0)
 
 
 def at(examination: Examination) -> str:

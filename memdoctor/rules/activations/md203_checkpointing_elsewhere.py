@@ -5,7 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Finding, Lever
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import probed, where
-from memdoctor.rules.reading import NEARLY_FULL, gain, presses
+from memdoctor.rules.reading import NEARLY_FULL, gain, left, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -30,19 +30,17 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "warning" if in_use else "info",
         f"{'with' if in_use else 'without'} checkpointing the peak is in {evidence.peak.phase}, and it {moved} of the "
-        f"{format_bytes(evidence.peak.reserved_bytes)} reserved{_phase(lever, in_use)}",
+        f"{format_bytes(evidence.peak.reserved_bytes)} reserved{_phase(lever)}",
         {"in_use": in_use, "saves_bytes": saved, "peak_phase": evidence.peak.phase},
         at_stake_bytes=0,
-        remedies=RULE.remedies if in_use else RULE.remedies[1:],
+        remedies=(*RULE.remedies[: int(in_use)], *left(evidence, RULE.remedies[1:])),
     )
 
 
-def _phase(lever: Lever, in_use: bool) -> str:
+def _phase(lever: Lever) -> str:
     if not lever.phase or lever.phase_before_bytes is None or lever.phase_after_bytes is None:
         return ""
     before, after = lever.phase_before_bytes, lever.phase_after_bytes
-    if in_use:
-        before, after = after, before
     return (
         f"; it takes the {lever.phase} phase from {format_bytes(before)} to {format_bytes(after)}, which is not what "
         "the peak hangs on"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding, Loop
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.needs import MODEL_CONFIG
+from memdoctor.rules.needs import MODEL_CONFIG, where
 from memdoctor.rules.reading import presses
 from memdoctor.rules.rule import Remedy, Rule
 from memdoctor.units import format_bytes
@@ -47,7 +47,7 @@ RULE = Rule(
         "With output_hidden_states the model's outputs hold one tensor a layer. In training most of them are kept "
         "for backward in any case; but whoever keeps the outputs keeps them all, and longer."
     ),
-    needs=(MODEL_CONFIG,),
+    needs=(where(lambda evidence: evidence.workload.output_hidden_states, MODEL_CONFIG),),
     remedies=(
         Remedy("output_hidden_states=False, with what is needed returned by the model itself", "none"),
         Remedy("del outputs before backward, with the loss kept", "none"),

@@ -6,7 +6,7 @@ from memdoctor.analysis import peak_of
 from memdoctor.records import Category, Dtype, Examination, Finding, Precision
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import where
-from memdoctor.rules.reading import NEARLY_FULL, most_alive, presses
+from memdoctor.rules.reading import NEARLY_FULL, left, most_alive, presses
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -14,6 +14,9 @@ LEAST_EFFECT = Threshold(
     "saving", 0.05, "of the reserved peak in fp32",
     "ours: a twentieth is lost in what nvidia-smi shows from run to run",
 )  # fmt: skip
+_GUIDE = "NVIDIA, CUDA C++ Programming Guide, arithmetic instructions by compute capability"
+FP16_TENSOR_CORES = Threshold("compute capability", 7.0, "from which fp16 saves time", _GUIDE)
+BF16_TENSOR_CORES = Threshold("compute capability", 8.0, "from which bf16 saves time", _GUIDE)
 HALF = (Precision.FP16, Precision.BF16)
 
 
@@ -49,12 +52,19 @@ def check(evidence: Evidence) -> Finding | None:
         f"and {format_bytes(evidence.static_bytes)} of parameters, gradients and optimizer state stay as they are",
         {"saves_bytes": saved, "activations_fp32_bytes": before, "activations_bytes": after, "copies_bytes": copies},
         at_stake_bytes=max(-saved, 0) if in_use else 0,
+        remedies=(*RULE.remedies[: int(_saves_time(evidence, both[1]))], *left(evidence, RULE.remedies[1:])),
     )
 
 
 def _asked(evidence: Evidence) -> bool:
     workload = evidence.workload
     return workload.precision is not Precision.FP32 or (workload.dtype is Dtype.FLOAT32 and presses(evidence))
+
+
+def _saves_time(evidence: Evidence, mixed: Examination) -> bool:
+    major, minor = evidence.device.capability
+    first = BF16_TENSOR_CORES if mixed.workload.precision is Precision.BF16 else FP16_TENSOR_CORES
+    return major + minor / 10 >= first.value
 
 
 def _most(examination: Examination, category: Category) -> int:
@@ -78,7 +88,7 @@ RULE = Rule(
             ),
         ),
     ),
-    thresholds=(LEAST_EFFECT, NEARLY_FULL),
+    thresholds=(LEAST_EFFECT, NEARLY_FULL, FP16_TENSOR_CORES, BF16_TENSOR_CORES),
     remedies=(
         Remedy("kept for its speed, where the card has tensor cores", "none"),
         Remedy("an optimizer with less state: 8-bit AdamW, Adafactor", "numerics", "8-bit optimizer"),

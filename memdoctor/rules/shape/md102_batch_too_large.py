@@ -7,8 +7,13 @@ from memdoctor.records import Completed, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import BATCH_OF_ONE
 from memdoctor.rules.reading import at, left, varied
-from memdoctor.rules.rule import Remedy, Rule
+from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
+
+MOST_OFF = Threshold(
+    "distance from the line", 0.01, "of the predicted peak",
+    "ours: a peak that is further from the line of two small batches has other tensors in it than theirs",
+)  # fmt: skip
 
 
 def check(evidence: Evidence) -> Finding | None:
@@ -42,8 +47,9 @@ def _largest(evidence: Evidence) -> str:
     if scaling is None or largest is None:
         return ""
     batch, sample, fixed = evidence.workload.batch_size, scaling.per_sample_bytes, scaling.fixed_bytes
-    line = fixed + batch * sample == scaling.check.predicted_allocated_bytes  # else the peak is another one by then
-    parts = f": a sample takes {format_bytes(sample)}, all else {format_bytes(fixed)}" if line else ""
+    predicted = scaling.check.predicted_allocated_bytes
+    off = abs(fixed + batch * sample - predicted) > MOST_OFF.value * predicted  # by then the peak is another one
+    parts = "" if off else f": a sample takes {format_bytes(sample)}, all else {format_bytes(fixed)}"
     return f"; the largest that fits is {largest} (predicted){parts}"
 
 
@@ -55,6 +61,7 @@ RULE = Rule(
         "batch does not, all that is needed is fewer samples at a time; the effective batch need not change."
     ),
     needs=(BATCH_OF_ONE,),
+    thresholds=(MOST_OFF,),
     remedies=(
         Remedy("the largest per-device batch that fits, and gradient accumulation for the rest", "time", "batch"),
         Remedy("activation checkpointing", "time", "checkpointing"),

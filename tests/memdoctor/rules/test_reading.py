@@ -30,9 +30,9 @@ def test_what_does_not_fit_is_short_of_memory(holding: Any, evidence: Any) -> No
     assert presses(evidence(holding({"activations": 1}, fits=False)))
 
 
-def test_of_a_lever_in_use_the_figures_are_those_of_leaving_it(probed_lever: Callable[..., Lever]) -> None:
+def test_a_gain_is_that_of_having_the_lever(probed_lever: Callable[..., Lever]) -> None:
     assert gain(probed_lever("fp16", 300)) == 300
-    assert gain(probed_lever("fp16", -300, status="in use")) == 300
+    assert gain(probed_lever("fp16", 300, status="in use")) == 300
     assert gain(probed_lever("fp16", 0, saves_bytes=None)) is None
     assert gain(None) is None
 
@@ -42,25 +42,29 @@ def test_of_a_lever_in_use_the_figures_are_those_of_leaving_it(probed_lever: Cal
     [
         (400, "probed", "fp16 saves 400 B of the reserved peak (1000 B without it, 600 B with it)"),
         (-200, "probed", "fp16 costs 200 B of the reserved peak (1000 B without it, 1.17 KiB with it)"),
-        (-200, "in use", "fp16 saves 200 B of the reserved peak (1.17 KiB without it, 1000 B with it)"),
+        (200, "in use", "fp16 saves 200 B of the reserved peak (1.17 KiB without it, 1000 B with it)"),
         (0, "probed", "fp16 leaves the reserved peak at 1000 B"),
     ],
 )
 def test_an_effect_in_words(
     holding: Any, evidence: Any, probed_lever: Any, saves: int, status: str, words: str
 ) -> None:
-    lever = probed_lever("fp16", saves, status=status, peak=reserved(1000 - saves))
+    other = 1000 + saves if status == "in use" else 1000 - saves
+    lever = probed_lever("fp16", saves, status=status, peak=reserved(other))
     assert effect(evidence(holding({"activations": 1000})), lever) == words
 
 
-def test_levers_that_are_pulled_or_save_nothing_are_no_remedies(holding: Any, evidence: Any, probed_lever: Any) -> None:
+def test_levers_that_are_pulled_save_nothing_or_are_not_there_are_no_remedies(
+    holding: Any, evidence: Any, probed_lever: Any
+) -> None:
     def of(*levers: Lever) -> tuple[Remedy, ...]:
         return left(evidence(holding({"activations": 1}), levers=levers), (SAFE, OTHER))
 
     assert of() == (SAFE, OTHER)
     assert of(probed_lever("checkpointing", 1)) == (SAFE, OTHER)
     assert of(probed_lever("checkpointing", 0)) == (OTHER,)
-    assert of(probed_lever("checkpointing", -5, status="in use")) == (OTHER,)
+    assert of(probed_lever("checkpointing", 5, status="in use")) == (OTHER,)
+    assert of(probed_lever("checkpointing", 0, status="not probed", saves_bytes=None)) == (OTHER,)
 
 
 def test_without_any_remedy_left_all_are_told(holding: Any, evidence: Any, probed_lever: Any) -> None:

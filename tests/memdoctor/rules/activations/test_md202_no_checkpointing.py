@@ -51,7 +51,7 @@ def test_at_the_threshold(holding: Any, evidence: Any, probed_lever: Any, rest: 
 
 
 def test_where_it_is_in_use_it_is_not_absent(holding: Any, evidence: Any, probed_lever: Any) -> None:
-    levers = [probed_lever("checkpointing", -6_144, peak=AFTER, status="in use")]
+    levers = [probed_lever("checkpointing", 6_144, peak=AFTER, status="in use")]
     assert RULE.check(evidence(holding(TOO_MUCH, fits=False, gradient_checkpointing=True), levers=levers)) is None
 
 

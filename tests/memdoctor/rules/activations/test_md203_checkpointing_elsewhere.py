@@ -12,11 +12,8 @@ PHASE = {"phase": "backward", "phase_before_bytes": 3_072, "phase_after_bytes": 
 
 
 def test_in_use_it_is_a_warning(holding: Any, evidence: Any, probed_lever: Any) -> None:
-    """Of a lever in use the phase's figures are those of leaving it."""
     target = holding({"optimizer_state": 4_000}, phase="optimizer", gradient_checkpointing=True)
-    lever = probed_lever(
-        "checkpointing", 0, status="in use", phase="backward", phase_before_bytes=1_024, phase_after_bytes=3_072
-    )
+    lever = probed_lever("checkpointing", 0, status="in use", **PHASE)
     finding = RULE.check(evidence(target, levers=[lever]))
     assert finding is not None
     assert finding.severity == "warning"

@@ -18,7 +18,7 @@ def reserved(size: int) -> Peak:
 
 def test_in_use_it_is_a_warning(holding: Any, evidence: Any, probed_lever: Any) -> None:
     target = holding({"activations": 4_096}, phase="backward", gradient_checkpointing=True)
-    lever = probed_lever("checkpointing", 1_024, status="in use", peak=reserved(3_072))
+    lever = probed_lever("checkpointing", -1_024, status="in use", peak=reserved(3_072))
     finding = RULE.check(evidence(target, levers=[lever]))
     assert finding is not None
     assert finding.severity == "warning"
@@ -40,6 +40,6 @@ def test_probed_it_is_worth_knowing_where_memory_is_short(holding: Any, evidence
 
 @pytest.mark.parametrize(("costs", "fires"), [(39, False), (40, True), (-40, False)])
 def test_at_the_threshold(holding: Any, evidence: Any, probed_lever: Any, costs: int, fires: bool) -> None:
-    levers = [probed_lever("checkpointing", costs, status="in use", peak=reserved(4_000 - costs))]
+    levers = [probed_lever("checkpointing", -costs, status="in use", peak=reserved(4_000 - costs))]
     target = holding({"activations": 4_000}, gradient_checkpointing=True)
     assert (RULE.check(evidence(target, levers=levers)) is not None) == fires

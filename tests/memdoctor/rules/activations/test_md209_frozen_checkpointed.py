@@ -30,7 +30,7 @@ def test_fires_with_the_layers_and_the_probed_effect(recording: Any, evidence: A
     peak = Peak(
         allocated_bytes=1, max_memory_allocated_bytes=1, reserved_bytes=160, device_bytes=160, phase="forward", step=1
     )
-    levers = [probed_lever("checkpointing", -100, status="in use", peak=peak)]
+    levers = [probed_lever("checkpointing", 100, status="in use", peak=peak)]
     finding = RULE.check(evidence(examined, levers=levers))
     assert finding is not None
     assert finding.severity == "info"

@@ -51,7 +51,7 @@ def test_with_memory_to_spare_it_keeps_quiet(holding: Any, evidence: Any, probed
 
 def test_in_use_it_is_not_absent(holding: Any, evidence: Any, probed_lever: Any) -> None:
     target = holding(TOO_MUCH, fits=False, precision=Precision.FP16)
-    assert RULE.check(evidence(target, levers=[saving(probed_lever, -2_000, status="in use")])) is None
+    assert RULE.check(evidence(target, levers=[saving(probed_lever, 2_000, status="in use")])) is None
 
 
 def test_one_of_the_two_probes_is_enough(holding: Any, evidence: Any, probed_lever: Any) -> None:

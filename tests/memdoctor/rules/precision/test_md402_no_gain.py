@@ -49,6 +49,17 @@ def test_at_the_threshold(holding: Any, evidence: Any, saves: int, fires: bool) 
     assert (found is not None) == fires
 
 
+@pytest.mark.parametrize(("precision", "kept"), [(Precision.FP16, True), (Precision.BF16, False)])
+def test_it_is_kept_for_its_speed_only_where_it_has_one(
+    holding: Any, evidence: Any, precision: Precision, kept: bool
+) -> None:
+    """The card has compute capability 7.5."""
+    target = holding(MIXED, precision=precision)
+    finding = RULE.check(evidence(target, probes=[(IN_FP32, holding(FULL))]))
+    assert finding is not None
+    assert any("speed" in remedy for remedy in finding.remedies) == kept
+
+
 def test_with_one_of_the_two_it_is_not_checked(holding: Any, evidence: Any) -> None:
     assert check_all([RULE], evidence(holding(MIXED, precision=Precision.FP16))).not_checked
     assert check_all([RULE], evidence(holding(FULL))).passed  # nobody asks

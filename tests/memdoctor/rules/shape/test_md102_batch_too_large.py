@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from memdoctor.rules import check_all
 from memdoctor.rules.shape.md102_batch_too_large import RULE
 
@@ -30,15 +32,16 @@ def test_says_the_largest_that_fits(holding: Any, evidence: Any, scaling: Any) -
     assert finding.evidence["largest_batch_that_fits"] == 3
 
 
+@pytest.mark.parametrize(("off", "told"), [(100, True), (101, False)])
 def test_of_a_line_that_the_target_is_not_on_only_the_prediction_is_told(
-    holding: Any, evidence: Any, scaling: Any
+    holding: Any, evidence: Any, scaling: Any, off: int, told: bool
 ) -> None:
-    """Small batches may have their peak elsewhere in the same phase."""
-    target = holding({"activations": 9_600}, fits=False, batch_size=4)
-    elsewhere = scaling(largest=3, sample=2_400, fixed=0, predicted=9_601)
-    finding = RULE.check(evidence(target, probes=[(ONE, holding({"activations": 2_400}))], scaling=elsewhere))
+    """Small batches may have their peak elsewhere in the same phase; a hundredth of 10,000 bytes is near enough."""
+    target = holding({"activations": 10_000}, fits=False, batch_size=4)
+    line = scaling(largest=3, sample=2_500, fixed=-off, predicted=10_000)
+    finding = RULE.check(evidence(target, probes=[(ONE, holding({"activations": 2_400}))], scaling=line))
     assert finding is not None
-    assert finding.detail.endswith("the largest that fits is 3 (predicted)")
+    assert finding.detail.endswith("the largest that fits is 3 (predicted)") != told
 
 
 def test_what_fits_is_not_meant(holding: Any, evidence: Any) -> None:
