@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memdoctor.checklist import asks
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
 from memdoctor.matrix import apply_to
@@ -25,6 +26,7 @@ class Advice:
     checked: Checked
     plan: tuple[Plan, ...]
     smallest: Found | None
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Adviser:
     """Probes what advice needs, in a session that has probed the target.
 
     ``replayed`` replays on a card; ``patch`` writes a change in the user's languages.
+    ``also`` are changes to probe beside those of the levers.
     """
 
     session: Probing
@@ -39,10 +42,12 @@ class Adviser:
     clock: Clock
     replayed: Callable[[Device], Replayer]
     patch: Callable[[Change], Mapping[str, str]]
+    also: Sequence[Change] = ()
 
     def subjects(self) -> list[Subject]:
         """What to probe for the levers' effect."""
-        return self._subjects(pulls_of(self.target, self.session.case.device))
+        levers = self._subjects(pulls_of(self.target, self.session.case.device))
+        return [*levers, *map(self._subject, self.also)]
 
     def advise(self, changes: Sequence[Change], scaling: Scaling | None) -> Advice:
         """Levers, findings and the plan; ``changes`` are other changes of the target that were probed."""
@@ -50,15 +55,15 @@ class Adviser:
         pulls = pulls_of(replace(self.target, attention=best.workload.attention), self.session.case.device)
         self.session.simulate_on(self._subjects(pulls))
         levers = tuple(self._lever(kind, pull) for kind, pull in pulls)
-        evidence = self._evidence(best, pulls, changes, levers, scaling)
+        evidence = self._follow(self._evidence(best, pulls, [*changes, *self.also], levers, scaling))
         checked = check_all(RULES, evidence)
         if isinstance(best.outcome, Completed):
-            return Advice(levers, checked, (), None)
+            return Advice(levers, checked, (), None, evidence)
         search = self._search(best.workload.attention)
         found = search.run()
         writer = Writer(best, self.clock, self.patch)
         smallest = None if found or not search.seen else search.smallest()
-        return Advice(levers, checked, writer.entries(found), smallest)
+        return Advice(levers, checked, writer.entries(found), smallest, evidence)
 
     def _search(self, attention: Attention | None) -> Search:
         forecasts = Forecasts(self.target, self.session.case.device, self._probe, self.replayed)
@@ -104,6 +109,15 @@ class Adviser:
             levers=levers,
             scaling=scaling,
         )
+
+    def _follow(self, evidence: Evidence) -> Evidence:
+        """With what the checklist asks, and with what it asks after that."""
+        for _ in range(2):
+            asked = asks(evidence)
+            self.session.simulate_on([self._subject(change) for change in asked])
+            found = tuple(probe for change in asked if (probe := self._probed(change)) is not None)
+            evidence = replace(evidence, probes=(*evidence.probes, *found))
+        return evidence
 
     def _probed(self, change: Change) -> Probe | None:
         pair = self.session.alike(self.target, *self._subject(change))

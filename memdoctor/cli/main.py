@@ -31,7 +31,7 @@ COMMANDS = {
 RECORD = "record"  # no command: a program of its own, which needs less installed
 LATER_COMMANDS = {"fit", "check", "compare", "explain", "run"}
 LATER_OPTIONS = {
-    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims",
+    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on",
 }  # fmt: skip
 
 

@@ -75,6 +75,11 @@ LISTING = (
 )
 TOP = (_output("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
+MORE = (
+    _output("--checklist", is_flag=True, help="Print how the fallback checklist was followed, step by step."),
+    _output("--claims", is_flag=True, help="Probe what common beliefs say, and print each beside what was found."),
+)
+
 
 def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[_F], _F]:
     """Decorate a command with groups of options, in the order given."""
