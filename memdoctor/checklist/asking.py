@@ -11,7 +11,6 @@ from memdoctor.rules import Evidence
 
 MINIMAL_BATCH, MINIMAL_ACCUMULATION = 2, 8  # step 3 of the checklist
 FALLBACK_ACCUMULATION = 4  # step 4a
-SHORTEST = 8  # tokens, of which half a length still is a sequence
 
 ONE: Change = {"batch_size": 1}
 FALLBACK: Change = {"batch_size": 1, "gradient_accumulation_steps": FALLBACK_ACCUMULATION}
@@ -20,7 +19,7 @@ MICRO: Change = {"gradient_accumulation_steps": 1}
 
 def half(workload: Workload) -> Change:
     """One sample of half the length."""
-    return {"batch_size": 1, "seq_length": max(workload.seq_length // 2, min(SHORTEST, workload.seq_length))}
+    return {"batch_size": 1, "seq_length": max(workload.seq_length // 2, 1)}
 
 
 def minimal(workload: Workload, device: Device) -> Change:

@@ -144,7 +144,8 @@ def _length_and_size(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     workload = evidence.workload
     one, shorter = probed(evidence, ONE), half(workload)
     static = f"At any batch and length: {static_in_words(evidence)}, together {format_bytes(evidence.static_bytes)}"
-    if one is not None and runs(one):
+    here = cause is not None and cause.step == "4b"
+    if not here and one is not None and runs(one):
         return _step("4b", question, ("Not asked: batch 1 runs", static), done=False)
     found = probed(evidence, shorter)
     short = f"1 sample of {shorter['seq_length']} tokens takes {takes(found)}" if found else ""
