@@ -17,10 +17,12 @@ def print_checklist(diagnosis: Diagnosis) -> None:
     print_labelled(out, "The checklist, as it was followed here", "", indent=0)
     for step in diagnosis.checklist:
         label = f"{step.id:<4}{'>>>' if step.cause else ''}"
-        print_labelled(out, label, _told(step), style="bold red" if step.cause else "bold")
+        print_labelled(out, label, step.question, style="bold red" if step.cause else "bold")
+        print_labelled(out, "", _told(step))
     print_labelled(out, "The decisions", "", indent=0)
     for number, decision in enumerate(diagnosis.decisions, start=1):
-        print_labelled(out, str(number), f"{decision.question} {_sentence(decision.answer)} {_sentence(decision.why)}")
+        print_labelled(out, str(number), f"{decision.question} {_sentence(decision.answer)}")
+        print_labelled(out, "", _sentence(decision.why))
 
 
 def print_claims(diagnosis: Diagnosis) -> None:
@@ -48,8 +50,8 @@ def cause_in_a_line(diagnosis: Diagnosis) -> str:
 def _told(step: ChecklistStep) -> str:
     probed = "; ".join(in_words(change) for change in step.probed)
     if not step.made:
-        return f"{step.question} Not made. {step.showed}"
-    return f"{step.question} {step.showed}{f' [probed: {probed}]' if probed else ''}"
+        return f"Not made. {step.showed}"
+    return f"{step.showed}{f' [probed: {probed}]' if probed else ''}"
 
 
 def _sentence(words: str) -> str:

@@ -51,8 +51,8 @@ def reserved(examination: Examination) -> int:
 
 
 def takes(examination: Examination) -> str:
-    """``2.12 GiB and fits``, ``20.12 GiB and does not fit``: of reserved memory."""
-    return f"{format_bytes(reserved(examination))} and {'fits' if runs(examination) else 'does not fit'}"
+    """``2.12 GiB reserved, fits``, ``20.12 GiB reserved, does not fit``."""
+    return f"{format_bytes(reserved(examination))} reserved, {'fits' if runs(examination) else 'does not fit'}"
 
 
 def static_at_peak(examination: Examination) -> int:

@@ -113,11 +113,11 @@ def _minimal(evidence: Evidence) -> ChecklistStep:
     if found is None:
         why = "not needed: the target fits" if evidence.fits else f"{in_words(smallest)} could not be probed"
         return _step("3", question, (_capital(why),), done=False)
-    off = "" if without is None else f"Without checkpointing {takes(without)}; {_activations_of(found, without)}"
+    off = "" if without is None else f"Without checkpointing: {takes(without)}; {_activations_of(found, without)}"
     return _step(
         "3",
         question,
-        (f"{_capital(in_words(smallest))} takes {takes(found)}", off),
+        (f"{_capital(in_words(smallest))}: {takes(found)}", off),
         made(evidence, smallest, unchecked(workload, device)),
     )
 
@@ -131,11 +131,11 @@ def _batch(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     question = "Does a per-device batch of 1 run?"
     probes = made(evidence, ONE, FALLBACK)
     found = ((change, probed(evidence, change)) for change in probes)
-    words = [f"{_capital(in_words(change))} takes {takes(one)}" for change, one in found if one is not None]
+    words = [f"{_capital(in_words(change))}: {takes(one)}" for change, one in found if one is not None]
     if words:
         return _step("4a", question, words, probes, cause)
     if evidence.workload.batch_size == 1:
-        return _step("4a", question, (f"The batch is 1 already: it takes {takes(evidence.examination)}",), (), cause)
+        return _step("4a", question, (f"The batch is 1 already: {takes(evidence.examination)}",), (), cause)
     return _step("4a", question, ("Batch 1 could not be probed",), done=False)
 
 
@@ -148,7 +148,7 @@ def _length_and_size(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     if not here and one is not None and runs(one):
         return _step("4b", question, ("Not asked: batch 1 runs", static), done=False)
     found = probed(evidence, shorter)
-    short = f"1 sample of {shorter['seq_length']} tokens takes {takes(found)}" if found else ""
+    short = f"1 sample of {shorter['seq_length']} tokens: {takes(found)}" if found else ""
     return _step("4b", question, (short, static), made(evidence, shorter), cause)
 
 

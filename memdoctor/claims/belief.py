@@ -38,6 +38,7 @@ def share_saved(before: Examination, after: Examination) -> float:
 def pair_in_words(where: str, before: Examination, after: Examination) -> str:
     """``at batch 1 it saves 3 % (1.81 GiB to 1.75 GiB)``, ``it costs 1 % (..)``."""
     share = share_saved(before, after)
-    effect = f"saves {100 * share:.0f} %" if share >= 0 else f"costs {-100 * share:.0f} %"
+    size = 100 * abs(share)
+    effect = f"{'saves' if share >= 0 else 'costs'} {size:.{0 if size >= 1 or not size else 1}f} %"
     figures = f"{format_bytes(reserved(before))} to {format_bytes(reserved(after))}"
     return f"{where} it {effect} ({figures})"

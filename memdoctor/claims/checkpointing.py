@@ -37,7 +37,7 @@ def _weigh(evidence: Evidence) -> Verdict:
     step = without.phase == PhaseName.OPTIMIZER
     why = "; the peak is the optimizer step, which keeps no activations" if step else ""
     figures = {where.replace(" ", "_") + "_share_saved": round(share_saved(*pair), 4) for where, pair in pairs}
-    return share_saved(*pairs[0][1]) >= LEAST_SHARE, f"of the reserved peak: {shown}{why}", figures
+    return share_saved(*pairs[0][1]) >= LEAST_SHARE, f"the reserved peak: {shown}{why}", figures
 
 
 def _pair(evidence: Evidence, place: Change) -> tuple[Examination, Examination] | None:

@@ -45,7 +45,7 @@ def _weigh(evidence: Evidence) -> Verdict:
     shown = ", ".join(pair_in_words(where, *pair) for where, pair in there.values())
     figures = {f"{name}_share_saved": round(share_saved(*pair), 4) for name, (_, pair) in there.items()}
     showed = (
-        f"{cast['precision']} of the reserved peak: {shown}; of what is allocated at the target "
+        f"the reserved peak under {cast['precision']}: {shown}; of what is allocated at the target "
         f"{100 * (1 - after / before):.0f} %. Weights, gradients and optimizer state stay fp32"
     )
     return share >= LEAST_SHARE, showed, figures

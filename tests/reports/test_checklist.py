@@ -50,10 +50,12 @@ def test_steps_are_told_in_order_with_the_cause_marked(followed: Diagnosis, caps
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert [line.split()[0] for line in lines if line[:1].isdigit()] == ["1", "3", "4a", "1"]
-    assert [line for line in lines if ">>>" in line] == ["4a  >>> Batch? It is 1.5 GiB, the batch. More."]
-    assert "3       Minimal? Not made. Not needed." in lines
+    assert [line for line in lines if ">>>" in line] == ["4a  >>> Batch?"]
+    assert "        Not made. Not needed." in lines
+    assert "        It is 1.5 GiB, the batch. More." in lines
     assert "[probed: batch size 1]" in " ".join(text.split())
-    assert "1       More than one GPU? No. One?[31m alone." in lines  # and no control character
+    assert "1       More than one GPU? No." in lines
+    assert "        One?[31m alone." in lines  # and no control character
 
 
 def test_each_claim_has_its_verdict(followed: Diagnosis, capsys: pytest.CaptureFixture[str]) -> None:
