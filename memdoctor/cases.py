@@ -255,6 +255,15 @@ def _catalogued(gpu: str) -> Device:
     return _device_of(entry)
 
 
+def card_of(case: Case, gpu: str) -> Device:
+    """The card of the catalogue by this name, with the allocator's settings of the case.
+
+    Raises:
+        InputError: an unknown GPU.
+    """
+    return replace(_catalogued(gpu), alloc_conf=case.device.alloc_conf)
+
+
 def _device_of(entry: GpuEntry) -> Device:
     return Device(
         name=entry.name, total_bytes=entry.total_bytes, compute_capability=entry.compute_capability,

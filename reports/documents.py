@@ -15,13 +15,14 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Peak, PhaseUse, Verification
+from memdoctor.records import Breakdown, Diagnosis, Examination, Fit, Peak, PhaseUse, Verification
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
 __all__ = [
     "KINDS",
     "diagnosis_document",
     "examination_document",
+    "fit_document",
     "read_diagnosis",
     "read_report",
     "schema",
@@ -38,7 +39,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination", "verification")
+KINDS = ("diagnosis", "examination", "verification", "fit")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -64,19 +65,30 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
-def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification:
-    """As :func:`read_diagnosis`, and the verification in a file that holds one.
+def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification | Fit:
+    """As :func:`read_diagnosis`, and the verification or the fit in a file that holds one.
 
     Raises:
         InputError: as there.
     """
     document = read_document(path)
-    if document["kind"] != "verification":
+    kind = document["kind"]
+    if kind not in _OTHERS:
         return read_diagnosis(path, conclude)
     try:
-        return from_json(Verification, document)
+        found = from_json(_OTHERS[kind], document)
     except ValueError as error:
-        raise InputError(f"{path} is a broken verification", why=str(error)) from error
+        raise InputError(f"{path} is a broken {kind}", why=str(error)) from error
+    assert isinstance(found, Verification | Fit)
+    return found
+
+
+_OTHERS: dict[str, type] = {"verification": Verification, "fit": Fit}
+
+
+def fit_document(fit: Fit) -> dict[str, Any]:
+    """The whole table as JSON values."""
+    return {**envelope("fit"), **to_json(fit)}
 
 
 def verification_document(verification: Verification) -> dict[str, Any]:
@@ -86,9 +98,8 @@ def verification_document(verification: Verification) -> dict[str, Any]:
 
 def schema(kind: str) -> dict[str, Any]:
     """JSON Schema (2020-12) of the documents of this kind, one of :data:`KINDS`."""
-    made = json_schema(
-        {"diagnosis": Diagnosis, "examination": _ExaminationDocument, "verification": Verification}[kind]
-    )
+    records: dict[str, type] = {"diagnosis": Diagnosis, "examination": _ExaminationDocument, **_OTHERS}
+    made = json_schema(records[kind])
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}
     every = {
         "schema_version": {"const": SCHEMA_VERSION},

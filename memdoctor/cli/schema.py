@@ -9,10 +9,10 @@ from memdoctor.cli.output import print_json
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["diagnosis", "examination", "verification"]), default="diagnosis")
+@click.argument("kind", type=click.Choice(["diagnosis", "examination", "verification", "fit"]), default="diagnosis")
 @VERBOSE
 def command(kind: str) -> None:
-    """JSON Schema of the report (diagnosis), of a saved examination or of a verification."""
+    """JSON Schema of the report (diagnosis), of a saved examination, of a verification or of a fit."""
     from memdoctor.reports.documents import schema
 
     print_json(schema(kind))

@@ -37,6 +37,7 @@ from memdoctor.records.conclusions import (
 )
 from memdoctor.records.diagnosis import Budget, Diagnosis
 from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
+from memdoctor.records.fit import CardRow, Edge, Fit, FitCell, SettingFit, Trial, Wanted
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
 from memdoctor.records.work import PhaseWork, Rates
@@ -51,6 +52,7 @@ __all__ = [
     "Breakdown",
     "Budget",
     "CardFit",
+    "CardRow",
     "Category",
     "Change",
     "Check",
@@ -65,9 +67,12 @@ __all__ = [
     "Device",
     "Diagnosis",
     "Dtype",
+    "Edge",
     "Event",
     "Examination",
     "Finding",
+    "Fit",
+    "FitCell",
     "Lever",
     "Loop",
     "ModuleUse",
@@ -90,6 +95,7 @@ __all__ = [
     "Rates",
     "Scaling",
     "SegmentEvent",
+    "SettingFit",
     "Severity",
     "Smallest",
     "Status",
@@ -97,8 +103,10 @@ __all__ = [
     "TensorGroup",
     "Timeline",
     "Toggle",
+    "Trial",
     "Verdict",
     "Verification",
     "VerificationPlan",
+    "Wanted",
     "Workload",
 ]
