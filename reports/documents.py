@@ -76,7 +76,7 @@ def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Dia
     if kind not in _OTHERS:
         return read_diagnosis(path, conclude)
     try:
-        found = from_json(_OTHERS[kind], document)
+        found: object = from_json(_OTHERS[kind], document)
     except ValueError as error:
         raise InputError(f"{path} is a broken {kind}", why=str(error)) from error
     assert isinstance(found, Verification | Fit)

@@ -75,12 +75,10 @@ def _size(card: Device) -> tuple[int, str]:
 def _edges(looker: Looker, target: Workload, cards: Sequence[Device]) -> dict[Subject, Edge]:
     """The largest batch on each card, as the workload is; predicted for all of them from one pair on the largest."""
     subjects = [(target, card) for card in cards]
-    predicted: dict[Subject, int | None] = dict.fromkeys(subjects)
-    if cap_of(subjects[-1]) >= SMALL[-1]:
-        (pair,) = looker.pairs([subjects[-1]])
-        if isinstance(pair, Pair):
-            predicted = {subject: looker.predict(subject, pair) for subject in subjects}
-    return {subject: edge for subject, edge in looker.edges(predicted).items() if isinstance(edge, Edge)}
+    (found,) = looker.pairs([subjects[-1]]) if cap_of(subjects[-1]) >= SMALL[-1] else (None,)
+    pair = found if isinstance(found, Pair) else None
+    edges = looker.edges(dict.fromkeys(subjects, pair))
+    return {subject: edge for subject, edge in edges.items() if isinstance(edge, Edge)}
 
 
 def _setting(change: Change, card: Device, result: Trial | MemdoctorError) -> SettingFit:

@@ -47,15 +47,15 @@ def over_lengths(looker: Looker, target: Workload, device: Device, lengths: Sequ
     """
     places = list(product(settings_of(target, device), lengths))
     subjects = [apply_to(target, device, {**change, "seq_length": length}) for change, length in places]
-    predicted: dict[Subject, int | None] = {subject: None for subject in subjects if cap_of(subject) < SMALL[-1]}
-    rest = [subject for subject in subjects if subject not in predicted]
+    pairs: dict[Subject, Pair | None] = {subject: None for subject in subjects if cap_of(subject) < SMALL[-1]}
+    rest = [subject for subject in subjects if subject not in pairs]
     results: dict[Subject, Edge | MemdoctorError] = {}
     for subject, pair in zip(rest, looker.pairs(rest), strict=True):
         if isinstance(pair, Pair):
-            predicted[subject] = looker.predict(subject, pair)
+            pairs[subject] = pair
         else:
             results[subject] = pair
-    results |= looker.edges(predicted)
+    results |= looker.edges(pairs)
     errors = [result for result in results.values() if isinstance(result, MemdoctorError)]
     if len(errors) == len(results):
         raise errors[0]

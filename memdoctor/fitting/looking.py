@@ -9,13 +9,16 @@ from memdoctor.analysis import peak_of
 from memdoctor.cases import MOST_TOKENS
 from memdoctor.errors import MemdoctorError
 from memdoctor.measuring import Probing, Subject
-from memdoctor.planning import edge_search, predicted_edge, run_searches
+from memdoctor.planning import EdgeSearch, edge_search, predicted_edge, run_searches
 from memdoctor.records import Completed, Device, Edge, Examination, Provenance, Trial
 from memdoctor.scaling import LARGEST_BATCH, Pair, Replayer, model_of
 
 SMALL = (2, 3)  # batches that all others are predicted from; with one row nothing is broadcast
 _TOGETHER = 24  # probes whose timelines are held at once, some MiB each
 _START = 1  # where the search begins when nothing could be predicted
+
+
+Keep = Callable[[Subject, Examination], None]
 
 
 @dataclass(slots=True)
@@ -31,13 +34,15 @@ class Looker:
     _trials: dict[Subject, Trial | MemdoctorError] = field(default_factory=dict)
     _pairs: dict[Subject, Pair | MemdoctorError] = field(default_factory=dict)
 
-    def look(self, subjects: Sequence[Subject]) -> list[Trial | MemdoctorError]:
-        """Whether each fits, with its peak, or why it cannot be probed."""
+    def look(self, subjects: Sequence[Subject], keep: Keep | None = None) -> list[Trial | MemdoctorError]:
+        """Whether each fits, with its peak, or why it cannot be probed. ``keep`` is handed what is new."""
         new = [subject for subject in dict.fromkeys(subjects) if subject not in self._trials]
         for first in range(0, len(new), _TOGETHER):
             some = new[first : first + _TOGETHER]
             for subject, result in zip(some, self._probe(some), strict=True):
                 self._trials[subject] = result if isinstance(result, MemdoctorError) else _trial(result)
+                if keep is not None and isinstance(result, Examination):
+                    keep(subject, result)
         return [self._trials[subject] for subject in subjects]
 
     def pairs(self, subjects: Sequence[Subject]) -> list[Pair | MemdoctorError]:
@@ -52,13 +57,16 @@ class Looker:
                 self._pairs[subject] = errors[0]
         return [self._pairs[subject] for subject in subjects]
 
-    def edges(self, predicted: Mapping[Subject, int | None]) -> dict[Subject, Edge | MemdoctorError]:
-        """The edge of each subject, whatever its own batch, from where it is predicted to be."""
+    def edges(self, pairs: Mapping[Subject, Pair | None]) -> dict[Subject, Edge | MemdoctorError]:
+        """The edge of each subject, whatever its own batch, from where the pair of small batches predicts it to be."""
+        anchors: dict[Subject, Examination] = {}
+        predicted = {subject: self._predict(subject, pair) for subject, pair in pairs.items()}
         tried: dict[Subject, dict[int, Trial]] = {subject: {} for subject in predicted}
         errors: dict[Subject, MemdoctorError] = {}
 
         def probe(questions: Sequence[tuple[Subject, int]]) -> list[bool]:
-            seen = self.look([at(subject, batch) for subject, batch in questions])
+            of = {at(subject, batch): subject for subject, batch in questions}
+            seen = self.look(list(of), lambda asked, result: anchors.update({of[asked]: result}))
             for (subject, batch), trial in zip(questions, seen, strict=True):
                 if isinstance(trial, MemdoctorError):
                     errors.setdefault(subject, trial)
@@ -66,10 +74,15 @@ class Looker:
                     tried[subject][batch] = trial
             return [isinstance(trial, Trial) and trial.fits for trial in seen]
 
-        searches = {
-            subject: edge_search(_START if batch is None else batch, cap_of(subject))
-            for subject, batch in predicted.items()
-        }
+        def search(subject: Subject, start: int | None) -> EdgeSearch:
+            def again(batch: int) -> int | None:
+                anchor = anchors.get(subject)
+                near = anchor is not None and anchor.workload.batch_size == batch
+                return self._predict(subject, pairs[subject], anchor) if near else None
+
+            return edge_search(_START if start is None else start, cap_of(subject), again)
+
+        searches = {subject: search(subject, start) for subject, start in predicted.items()}
         found = run_searches(searches, probe)
         return {
             subject: errors[subject]
@@ -78,11 +91,16 @@ class Looker:
             for subject, largest in found.items()
         }
 
-    def predict(self, subject: Subject, pair: Pair) -> int:
-        """The largest batch that the pair predicts to fit the subject's card, which need not be the pair's."""
+    def _predict(self, subject: Subject, pair: Pair | None, anchor: Examination | None = None) -> int | None:
+        """The largest batch that the pair predicts to fit the subject's card, which need not be the pair's.
+
+        With an ``anchor``, a larger batch probed on that card, kernels' own memory is that which they take there.
+        """
+        if pair is None:
+            return None
         device = subject[1]
         larger = replace(pair.next, device=device)
-        model = model_of(replace(pair, next=larger), larger, self.replayed(device))
+        model = model_of(replace(pair, next=larger), anchor or larger, self.replayed(device))
         return predicted_edge(model, pair.phase_lines(), device.allocator_limit_bytes, cap_of(subject))
 
     def _probe(self, subjects: Sequence[Subject]) -> list[Examination | MemdoctorError]:

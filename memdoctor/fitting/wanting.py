@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from memdoctor.analysis import peak_of
 from memdoctor.measuring import Probing, Subject
 from memdoctor.planning import Clock, Forecasts, Search, Writer
-from memdoctor.records import Change, Completed, Device, Examination, Wanted, Workload
+from memdoctor.records import Change, Completed, Device, Examination, Plan, Wanted, Workload
 from memdoctor.scaling import Replayer
 
 
@@ -27,7 +27,8 @@ def plan_for(
     best = session.best(target)
     fits = isinstance(best.outcome, Completed)
     writer = Writer(best, clock, patch)
-    plan, smallest = (), None
+    plan: tuple[Plan, ...] = ()
+    smallest = None
     if not fits:
         forecasts = Forecasts(target, session.case.device, lambda subjects: _probe(session, subjects), replayed)
         search = Search(forecasts, clock, best.workload.attention)

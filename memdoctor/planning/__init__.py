@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memdoctor.planning.clock import Clock
-from memdoctor.planning.edges import edge_search, predicted_edge, run_searches
+from memdoctor.planning.edges import EdgeSearch, edge_search, predicted_edge, run_searches
 from memdoctor.planning.entries import Patcher, Writer
 from memdoctor.planning.forecast import Forecasts, Prober, Subject
 from memdoctor.planning.search import Found, Search
@@ -11,6 +11,7 @@ from memdoctor.planning.settings import Setting, mixed_precision
 
 __all__ = [
     "Clock",
+    "EdgeSearch",
     "Forecasts",
     "Found",
     "Patcher",

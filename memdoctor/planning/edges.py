@@ -1,7 +1,9 @@
 """The largest batch that fits: predicted from two small batches, then checked by direct probes of it and of one more.
 
 A search asks for batches and is told whether they fit, so that many of them go on side by side. Where the prediction
-is off, it steps away in strides that double, and halves what is left between a batch that fits and one that does not.
+is off, what was probed there gives a better one: kernels' own memory grows in steps, which small batches do not show.
+Where that does not help either, it steps away in strides that double, and halves what is left between a batch that fits
+and one that does not.
 """
 
 from __future__ import annotations
@@ -14,18 +16,24 @@ from memdoctor.scaling import Model
 
 _K = TypeVar("_K", bound=Hashable)
 
-Search = Generator[tuple[int, ...], Mapping[int, bool], int]
+EdgeSearch = Generator[tuple[int, ...], Mapping[int, bool], int]
 """Yields batches to probe, is sent which of them fit, and returns the largest that does (0: not even one)."""
 
 _STEP_BY_STEP = 16  # batches below the bound of what is allocated that are replayed one by one
 
 
-def edge_search(predicted: int, cap: int) -> Search:
+_MOST_PREDICTIONS = 4  # from then on the search needs no more than twice the logarithm of how far it is off
+
+Predict = Callable[[int], int | None]
+"""The edge as it looks from a batch that was just probed; ``None`` where that says nothing."""
+
+
+def edge_search(predicted: int, cap: int, predict: Predict) -> EdgeSearch:
     """Look for a batch that fits where one more does not, from ``predicted`` on; ``cap`` is the largest ever probed."""
     known: dict[int, bool] = {}
     start = max(0, min(predicted, cap))
     asked = tuple(batch for batch in (start, start + 1) if 1 <= batch <= cap)
-    stride = 1
+    stride, rounds = 1, 0
     while asked:
         answers = yield asked
         known |= {batch: answers[batch] for batch in asked}
@@ -33,8 +41,13 @@ def edge_search(predicted: int, cap: int) -> Search:
         high = min((batch for batch, fits in known.items() if not fits and batch > low), default=cap + 1)
         if high - low == 1:
             return low
-        asked = (_between(low, high, stride, found=(low in known, high in known)),)
-        stride *= 2
+        rounds += 1
+        guess = predict(asked[-1]) if rounds < _MOST_PREDICTIONS else None
+        if guess is not None and low <= guess < high:
+            asked = tuple(batch for batch in (guess, guess + 1) if low < batch < high)
+        else:
+            asked = (_between(low, high, stride, found=(low in known, high in known)),)
+            stride *= 2
     return 0
 
 
@@ -49,7 +62,7 @@ def _between(low: int, high: int, stride: int, found: tuple[bool, bool]) -> int:
 
 
 def run_searches(
-    searches: Mapping[_K, Search], probe: Callable[[Sequence[tuple[_K, int]]], Sequence[bool]]
+    searches: Mapping[_K, EdgeSearch], probe: Callable[[Sequence[tuple[_K, int]]], Sequence[bool]]
 ) -> dict[_K, int]:
     """Run searches side by side: what all of them ask for is probed at once, round by round."""
     found: dict[_K, int] = {}
