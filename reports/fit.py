@@ -157,14 +157,14 @@ def _plan(entry: Plan) -> str:
 
 
 def _print_cards(fit: Fit, out: Console) -> None:
-    columns = ("card", "memory", f"batch {fit.workload.batch_size} as it is", "else with", "largest as it is")
+    columns = ("card", "memory", "as it is", "cheapest change", "largest batch")
     rows = [
-        (row.gpu, format_bytes(row.total_bytes), _as_it_is(row), _else_with(row), _edge(row)) for row in fit.cards
+        (row.gpu, format_bytes(row.total_bytes), _as_it_is(row), _cheapest(row), _edge(row)) for row in fit.cards
     ]  # fmt: skip
     print_table(columns, rows, keep=len(columns))
     print_labelled(
-        out, "checked", "every card and change was probed on that card; of the largest batch, it and one more, which "
-        "does not fit. Cards of the catalogue: memdoctor gpus"
+        out, "checked", "each probed on that card, changes where it does not fit as it is; of the largest batch as it "
+        "is, one more too, which does not fit. Other cards: --gpus all"
     )  # fmt: skip
     reasons = (setting.why_not for row in fit.cards for setting in row.settings if setting.why_not)
     for why in dict.fromkeys(reasons):
@@ -180,14 +180,14 @@ def _room(setting: SettingFit) -> str:
         return "not probed"
     room = format_bytes(abs(setting.headroom_bytes))
     if setting.fits:
-        return f"fits, {room} free"
-    return f"no, {room} short" if setting.headroom_bytes < 0 else "no"
+        return f"{room} free"
+    return f"{room} short" if setting.headroom_bytes < 0 else "does not fit"
 
 
-def _else_with(row: CardRow) -> str:
+def _cheapest(row: CardRow) -> str:
     if row.fits:
         return ""
-    return " or ".join(in_words(setting.change) for setting in row.settings if setting.fits) or "nothing tried"
+    return in_words(row.cheapest.change) if row.cheapest else "none of those tried"
 
 
 def _edge(row: CardRow) -> str:

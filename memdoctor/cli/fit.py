@@ -62,6 +62,7 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
     that fits, and if not the cheapest changes with which it does.
     """
     from memdoctor import doctor
+    from memdoctor.cases import REFERENCE_GPU
     from memdoctor.reports.documents import fit_document
     from memdoctor.reports.fit import print_fit
 
@@ -74,6 +75,8 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
     )
     if effective_batch is not None:
         settings["batch_size"], settings["gradient_accumulation_steps"] = effective_batch, 1
+    if cards is not None:
+        settings["gpu"] = REFERENCE_GPU  # any will do: each row is of its own card
     if lengths and settings["seq_length"] is None:
         settings["seq_length"] = max(lengths)
     case = doctor.open_case(**settings)
