@@ -113,19 +113,13 @@ class Adviser:
         return Smallest(
             change=found.setting.change,
             peak=peak_of(found.examination),
-            card=smallest_card(workload, found.reserved_bytes, self._probe),
-            card_as_is=smallest_card(self.target, as_is, self._probe),
+            card=smallest_card(workload, found.reserved_bytes, self.session.ask),
+            card_as_is=smallest_card(self.target, as_is, self.session.ask),
         )
 
     def _search(self, attention: Attention | None) -> Search:
-        forecasts = Forecasts(self.target, self.session.case.device, self._probe, self.replayed)
+        forecasts = Forecasts(self.target, self.session.case.device, self.session.ask, self.replayed)
         return Search(forecasts, self.clock, attention)
-
-    def _probe(self, subjects: Sequence[Subject]) -> list[Examination | None]:
-        """What came of each, simulated; ``None`` for an error."""
-        self.session.simulate_on(subjects)
-        results = [self.session.simulated(*subject) for subject in subjects]
-        return [result if isinstance(result, Examination) else None for result in results]
 
     def _subjects(self, pulls: Pulls) -> list[Subject]:
         return [self._subject(pull.change) for _, pull in pulls if isinstance(pull, Pull)]

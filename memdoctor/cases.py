@@ -256,6 +256,15 @@ def _catalogued(gpu: str) -> Device:
     return entry.device
 
 
+def card_of(case: Case, gpu: str) -> Device:
+    """The card of the catalogue by this name, with the allocator's settings of the case.
+
+    Raises:
+        InputError: an unknown GPU.
+    """
+    return replace(_catalogued(gpu), alloc_conf=case.device.alloc_conf)
+
+
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:
     own = own_device(os.environ)
     if not isinstance(own, NoGpu):

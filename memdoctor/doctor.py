@@ -8,10 +8,21 @@ from dataclasses import dataclass, replace
 from memdoctor.advising import Adviser
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
-from memdoctor.cases import Case, check_verifiable, open_case, parse_change
+from memdoctor.cases import Case, card_of, check_verifiable, open_case, parse_change
+from memdoctor.catalogue import gpus, rates_of
 from memdoctor.checklist import decisions_of, trace_of
 from memdoctor.claims import claim_probes, claims_of
 from memdoctor.errors import MemdoctorError, UsageError
+from memdoctor.fitting import (
+    USUAL_CARDS,
+    Looker,
+    able_cards,
+    lengths_of,
+    over_cards,
+    over_lengths,
+    plan_for,
+    smallest_cards,
+)
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
 from memdoctor.planning import Clock
@@ -20,6 +31,7 @@ from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import replay, replay_on_the_smallest
 from memdoctor.records import (
     Backend,
+    CardRow,
     Change,
     Comparison,
     Completed,
@@ -27,6 +39,8 @@ from memdoctor.records import (
     Diagnosis,
     Event,
     Examination,
+    Fit,
+    FitCell,
     Scaling,
     Toggle,
     Verification,
@@ -41,6 +55,7 @@ __all__ = [
     "assumed_of",
     "conclude",
     "diagnose",
+    "fit",
     "load_examination",
     "open_case",
     "parse_change",
@@ -163,6 +178,67 @@ def diagnose(
         comparisons=session.comparisons([({}, target), *changed]),
         assumed=assumed_of(case, best),
     )
+
+
+def fit(
+    case: Case,
+    *,
+    lengths: Sequence[int] = (),
+    cards: Sequence[str] | None = None,
+    plans: bool = False,
+    time_limit: float = TIME_LIMIT,
+    progress: Progress | None = None,
+    use_cache: bool = True,
+) -> Fit:
+    """The largest batch for each of the ``lengths`` and for the usual settings; or one workload over ``cards``.
+
+    ``cards`` are names of the catalogue, or ``all``; none of them: a card or two of every size that can hold the static
+    state. ``plans``: say of the case's own batch, with its accumulation, whether it fits, and how else it would. All is
+    simulated, also where this machine has a GPU.
+
+    Raises:
+        UsageError: the case is to be measured, or is one of the CPU.
+        InputError: a card that nobody knows, or a length that the model does not take.
+    """
+    _check_fittable(case)
+    case = replace(case, tries_gpu=False)
+    target, device = case.workload, case.device
+    columns = lengths_of(target, case.facts.max_seq_length, lengths)
+    devices = _cards(case, cards)
+    with probing(case, time_limit, progress, use_cache=use_cache) as session:
+        looker = Looker(session, _replayed_on)
+        cells: tuple[FitCell, ...] = ()
+        rows: tuple[CardRow, ...] = ()
+        if devices is None:
+            cells = over_lengths(looker, target, device, columns)
+        else:
+            able = devices if cards else able_cards(looker, target, devices)
+            rows = over_cards(looker, target, able)
+        clock = Clock(rates_of(device.name))
+        wanted = plan_for(session, target, _replayed_on, clock, lambda _: {}) if plans else None
+        probes = session.probes
+    assert looker.provenance is not None  # else nothing could be probed, and that is an error
+    as_it_is, changed = smallest_cards(rows)
+    return Fit(
+        workload=target, device=device, provenance=looker.provenance, cells=cells, cards=rows, wanted=wanted,
+        smallest_card=as_it_is, smallest_card_changed=changed, probes=probes, assumed=case.assumed,
+    )  # fmt: skip
+
+
+def _cards(case: Case, names: Sequence[str] | None) -> tuple[Device, ...] | None:
+    if names is None:
+        return None
+    chosen = [entry.name for entry in gpus()] if "all" in names else names or USUAL_CARDS
+    return tuple(dict.fromkeys(card_of(case, name) for name in chosen))
+
+
+def _check_fittable(case: Case) -> None:
+    if case.backend is not Backend.SIMULATED:
+        raise UsageError(
+            f"fit does not run with --backend {case.backend.value}",
+            why="it probes many batches on both sides of the edge, and all of them are simulated",
+            hint="leave --backend out; memdoctor probe --backend gpu -b N measures one batch",
+        )
 
 
 def _measure_first(session: Probing, workloads: Sequence[Workload]) -> None:

@@ -59,6 +59,12 @@ class Probing:
         """What came of simulating it, on the case's card unless told; ``None`` where that was not tried."""
         return self.simulations.get((workload, device or self.case.device))
 
+    def ask(self, subjects: Sequence[Subject]) -> list[Examination | None]:
+        """What came of each when it was simulated, in their order; ``None`` for what cannot be."""
+        self.simulate_on(subjects)
+        results = [self.simulated(*subject) for subject in subjects]
+        return [result if isinstance(result, Examination) else None for result in results]
+
     def measure(self, workloads: Iterable[Workload]) -> None:
         """Run them on the GPU, one after another; none where the first ones have shown that nothing can run there.
 

@@ -15,7 +15,7 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Explanation, Peak, PhaseUse, Verification
+from memdoctor.records import Breakdown, Diagnosis, Examination, Explanation, Fit, Peak, PhaseUse, Verification
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "diagnosis_document",
     "examination_document",
     "explanation_document",
+    "fit_document",
     "read_diagnosis",
     "read_report",
     "schema",
@@ -39,7 +40,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination", "verification", "explanation")
+KINDS = ("diagnosis", "examination", "verification", "fit", "explanation")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -65,19 +66,30 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
-def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification:
-    """As :func:`read_diagnosis`, and the verification in a file that holds one.
+def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification | Fit:
+    """As :func:`read_diagnosis`, and the verification or the fit in a file that holds one.
 
     Raises:
         InputError: as there.
     """
     document = read_document(path)
-    if document["kind"] != "verification":
+    kind = document["kind"]
+    if kind not in _OTHERS:
         return read_diagnosis(path, conclude)
     try:
-        return from_json(Verification, document)
+        found: object = from_json(_OTHERS[kind], document)
     except ValueError as error:
-        raise InputError(f"{path} is a broken verification", why=str(error)) from error
+        raise InputError(f"{path} is a broken {kind}", why=str(error)) from error
+    assert isinstance(found, Verification | Fit)
+    return found
+
+
+_OTHERS: dict[str, type] = {"verification": Verification, "fit": Fit}
+
+
+def fit_document(fit: Fit) -> dict[str, Any]:
+    """The whole table as JSON values."""
+    return {**envelope("fit"), **to_json(fit)}
 
 
 def verification_document(verification: Verification) -> dict[str, Any]:
@@ -95,8 +107,8 @@ def schema(kind: str) -> dict[str, Any]:
     records: dict[str, type] = {
         "diagnosis": Diagnosis,
         "examination": _ExaminationDocument,
-        "verification": Verification,
         "explanation": Explanation,
+        **_OTHERS,
     }
     made = json_schema(records[kind])
     tool = {"name": {"const": "memdoctor"}, "version": {"type": "string"}}

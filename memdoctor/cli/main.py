@@ -22,7 +22,8 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "diagnose": "Why does (or did) this run not fit, and what makes it fit?",
     "probe": "One step of one workload; writes the examination.",
-    "report": "Render a saved examination or diagnosis again.",
+    "fit": "The largest batch per length and setting, and the smallest card.",
+    "report": "Render a saved examination, diagnosis or fit again.",
     "explain": "What a rule (MD201) looks for, why, and what helps.",
     "models": "The checkpoints that the catalogue knows.",
     "gpus": "The GPUs that the catalogue knows.",
@@ -30,7 +31,7 @@ COMMANDS = {
     "schema": "JSON Schema of the report.",
 }
 RECORD = "record"  # no command: a program of its own, which needs less installed
-LATER_COMMANDS = {"fit", "check", "compare", "run"}
+LATER_COMMANDS = {"check", "compare", "run"}
 LATER_OPTIONS = {
     "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--message", "--log",
     "--snapshot",

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from memdoctor.planning.clock import Clock
+from memdoctor.planning.edges import EdgeSearch, edge_search, predicted_edge, run_searches
 from memdoctor.planning.entries import Patcher, Writer
 from memdoctor.planning.forecast import Forecasts, Prober, Subject
 from memdoctor.planning.search import Found, Search
-from memdoctor.planning.settings import Setting
+from memdoctor.planning.settings import Setting, mixed_precision
 
-__all__ = ["Clock", "Forecasts", "Found", "Patcher", "Prober", "Search", "Setting", "Subject", "Writer"]
+__all__ = [
+    "Clock",
+    "EdgeSearch",
+    "Forecasts",
+    "Found",
+    "Patcher",
+    "Prober",
+    "Search",
+    "Setting",
+    "Subject",
+    "Writer",
+    "edge_search",
+    "mixed_precision",
+    "predicted_edge",
+    "run_searches",
+]

@@ -38,6 +38,7 @@ from memdoctor.records.conclusions import (
 from memdoctor.records.diagnosis import Budget, Diagnosis
 from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.explanation import Explanation, RemedyLine, RulePage, ThresholdLine
+from memdoctor.records.fit import CardRow, Edge, Fit, FitCell, SettingFit, Trial, Wanted
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
 from memdoctor.records.work import PhaseWork, Rates
@@ -52,6 +53,7 @@ __all__ = [
     "Breakdown",
     "Budget",
     "CardFit",
+    "CardRow",
     "Category",
     "Change",
     "Check",
@@ -66,10 +68,13 @@ __all__ = [
     "Device",
     "Diagnosis",
     "Dtype",
+    "Edge",
     "Event",
     "Examination",
     "Explanation",
     "Finding",
+    "Fit",
+    "FitCell",
     "Lever",
     "Loop",
     "ModuleUse",
@@ -94,6 +99,7 @@ __all__ = [
     "RulePage",
     "Scaling",
     "SegmentEvent",
+    "SettingFit",
     "Severity",
     "Smallest",
     "Status",
@@ -102,8 +108,10 @@ __all__ = [
     "ThresholdLine",
     "Timeline",
     "Toggle",
+    "Trial",
     "Verdict",
     "Verification",
     "VerificationPlan",
+    "Wanted",
     "Workload",
 ]
