@@ -29,7 +29,7 @@ from memdoctor.records.diagnosis import (
 from memdoctor.records.examination import Backend, Completed, Counters, Examination, Outcome, Provenance, RanOut
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
-from memdoctor.records.work import PhaseWork, Rates
+from memdoctor.records.work import PhaseWork, Rates, Ratio, StepTime
 from memdoctor.records.workload import NO_CAPABILITY, Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Change", "Check", "Comparison", "Completed", "CounterCheck", "Counters", "Device", "Diagnosis", "Dtype",
     "Event", "Examination", "Finding", "Loop", "ModuleUse", "Outcome", "Peak", "Phase", "PhaseLine",
     "PhaseName", "PhaseUse", "PhaseWork", "Plan", "Precision", "Prediction", "PredictionCheck", "Provenance", "RanOut",
-    "RanOutAt", "Rates", "Remedy", "Scaling", "SegmentEvent", "Status", "Task", "TensorGroup", "Timeline", "Toggle",
+    "RanOutAt", "Rates", "Ratio", "Remedy", "Scaling", "SegmentEvent", "Status", "StepTime", "Task",
+    "TensorGroup", "Timeline", "Toggle",
     "Verdict", "Verification", "VerificationPlan", "Workload",
 ]  # fmt: skip
