@@ -20,6 +20,7 @@ from memdoctor.records import (
     Outcome,
     Phase,
     PhaseName,
+    PhaseWork,
     Provenance,
     RanOut,
     SegmentEvent,
@@ -87,6 +88,8 @@ class ExaminationFields:
     timeline: TimelineColumns
     counters: Counters | None = None
     repeated_micro_steps: int = 0
+    work: tuple[PhaseWork, ...] = ()
+    step_seconds: float | None = None
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -140,6 +143,7 @@ def examination_to_json(examination: Examination) -> dict[str, Any]:
         ExaminationFields(
             examination.workload, examination.device, examination.provenance, _outcome_fields(examination.outcome),
             _columns(examination.timeline), examination.counters, examination.repeated_micro_steps,
+            examination.work, examination.step_seconds,
         )
     )  # fmt: skip
 
@@ -157,7 +161,7 @@ def examination_from_json(value: Mapping[str, Any]) -> Examination:
         raise ValueError("its timeline names a block, text or shape that is not there") from error
     return Examination(
         stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline, stored.counters,
-        stored.repeated_micro_steps,
+        stored.repeated_micro_steps, stored.work, stored.step_seconds,
     )  # fmt: skip
 
 

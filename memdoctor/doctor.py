@@ -153,7 +153,7 @@ def diagnose(
     also = claim_probes(target, case.facts.max_seq_length) if claims else ()
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        adviser = Adviser(session, target, Clock(None), _replayed_on, also)
+        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), _replayed_on, also)
         session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.scratch import Scratch, Stage
+from memdoctor.probes.work import WorkCounter
 from memdoctor.records import Event, Phase, PhaseName
 
 
@@ -56,7 +57,8 @@ class Tracker(TorchDispatchMode):
 
     ``after_op(tracker, operator)`` is called after every operator; ``host_outputs`` names outputs, by operator and
     position, that are on the host although their device says otherwise (shape functions are not exact about this);
-    ``scratch`` says, by operator and from its arguments, what its kernel takes for itself while it runs.
+    ``scratch`` says, by operator and from its arguments, what its kernel takes for itself while it runs. ``work``
+    counts what operators compute and move.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Tracker(TorchDispatchMode):
         after_op: Callable[[Tracker, Any], None] | None = None,
         host_outputs: Mapping[Any, Collection[int]] | None = None,
         scratch: Mapping[Any, Callable[..., Scratch]] | None = None,
+        work: WorkCounter | None = None,
     ) -> None:
         super().__init__()
         self.blocks: list[BlockDraft] = []
@@ -77,6 +80,7 @@ class Tracker(TorchDispatchMode):
         self._after_op = after_op
         self._host_outputs = host_outputs or {}
         self._scratch = scratch or {}
+        self._work = work
         self._recording = True
         self._acting_for: Any = None
         self._alive: dict[int, int] = {}  # storage address in this process -> block
@@ -88,6 +92,8 @@ class Tracker(TorchDispatchMode):
     def begin(self, step: int, name: PhaseName) -> None:
         """A new phase starts here; the one before it ends."""
         self._end_phase()
+        if self._work is not None:
+            self._work.begin(step, name)
         self.phases.append(Phase(step, name, self._position(), self._position()))
 
     def finish(self) -> None:
@@ -144,6 +150,8 @@ class Tracker(TorchDispatchMode):
                 self._died(block)
         if self._after_op is not None:
             self._after_op(self, func)
+        if self._work is not None and self._recording:
+            self._work.count(func, args, kwargs, out)
         return out
 
     def _is_here(self, argument: Any) -> bool:

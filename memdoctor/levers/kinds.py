@@ -100,7 +100,7 @@ def _set_to_none(workload: Workload, device: Device) -> Pull | str:
 
 def _empty_cache(workload: Workload, device: Device) -> Pull | str:
     if workload.torch_empty_cache_steps:
-        return "it is in use; what it does is in the phases"
+        return Pull({"torch_empty_cache_steps": None}, in_use=True)
     return Pull({"torch_empty_cache_steps": 1})
 
 
@@ -114,7 +114,7 @@ def _eval_accumulation(workload: Workload, device: Device) -> Pull | str:
     if not workload.evaluate:
         return "no evaluation was asked for: --eval"
     if workload.eval_accumulation_steps:
-        return "it is in use; without it all predictions stay on the GPU"
+        return Pull({"eval_accumulation_steps": None}, in_use=True)
     return Pull({"eval_accumulation_steps": 1})
 
 

@@ -32,6 +32,8 @@ def _in_words(name: str, value: object) -> str:
         case _ if name == ALLOC_CONF:
             return str(value)
     words = name.removeprefix("gradient_").removeprefix("zero_grad_").replace("_", " ")
+    if value is None:
+        return f"no {words}"
     if isinstance(value, bool):
         return words if value else f"no {words}"
     return f"{words} {value}"

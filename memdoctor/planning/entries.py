@@ -10,7 +10,7 @@ from memdoctor.levers.wording import in_words
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.search import Found
 from memdoctor.planning.settings import ORDER
-from memdoctor.records import Change, Examination, Plan
+from memdoctor.records import Change, Examination, Plan, Ratio
 from memdoctor.units import format_bytes
 
 MOST_ENTRIES = 6
@@ -38,20 +38,21 @@ class Writer:
         setting, peak = found.setting, peak_of(found.examination)
         saves = peak_of(self.target).reserved_bytes - peak.reserved_bytes
         time = self.clock.relative(found.examination, self.target)
+        ratio, kind = time if time is not None else (None, "")
         return Plan(
             change=setting.change,
             why=self._why(found, saves),
             peak=peak,
             fits=found.fits,
             saves_bytes=saves,
-            time_cost=_time_in_words(time.ratio, time.low, time.high, time.kind) if time else "not estimated",
+            time_cost="not estimated" if ratio is None else _time_in_words(ratio, kind),
             numerics="same" if ORDER.index(setting.cost) < ORDER.index("numerics") else "changed",
             patch=self.patch(setting.change),
             cost=setting.cost,
-            step_time=time.ratio if time else None,
-            step_time_low=time.low if time else None,
-            step_time_high=time.high if time else None,
-            time_kind=time.kind if time else "",
+            step_time=ratio.value if ratio else None,
+            step_time_low=ratio.low if ratio else None,
+            step_time_high=ratio.high if ratio else None,
+            time_kind=kind,
             mode=found.examination.provenance.mode,
         )
 
@@ -67,9 +68,9 @@ def _phase(found: Found) -> str:
     return peak_of(found.examination).phase
 
 
-def _time_in_words(ratio: float, low: float, high: float, kind: str) -> str:
-    band = "" if kind == "measured" else f", {low:.2f} to {high:.2f}"
-    return f"{ratio:.2f} x the step time ({kind}{band})"
+def _time_in_words(ratio: Ratio, kind: str) -> str:
+    band = "" if kind == "measured" else f", {ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{ratio.value:.2f} x the step time ({kind}{band})"
 
 
 def _rank(entry: Plan) -> tuple[int, float, int]:

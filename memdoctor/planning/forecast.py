@@ -34,6 +34,45 @@ class Expected:
     fits: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a forecast of a ``batch`` stands on.
+
+    ``probes`` are the setting's own with its usual optimizer, or two of small batches; ``optimizers`` the usual one and
+    the smaller that takes its place, on the same parameters; none where none does.
+    """
+
+    probes: tuple[Examination, ...]
+    optimizers: tuple[Examination, ...]
+    batch: int
+
+    @property
+    def allocated_bytes(self) -> int:
+        """The most that the setting allocates."""
+        peaks = self._peaks()
+        if not self.optimizers:
+            return max(size for _, _, size in peaks)
+        usual, smaller = self.optimizers
+        less = _state(usual) - _state(smaller)  # state is born in the first optimizer phase, and stays
+        others = [
+            size - (less if step > 1 or name in _AFTER_THE_OPTIMIZER else 0)
+            for step, name, size in peaks
+            if name != PhaseName.OPTIMIZER
+        ]
+        optimizer = [use.peak_allocated_bytes for use in phases_of(smaller) if use.name == PhaseName.OPTIMIZER]
+        return max(*others, *optimizer)
+
+    def _peaks(self) -> list[_PhasePeak]:
+        if len(self.probes) == 1:
+            return [(use.step, use.name, use.peak_allocated_bytes) for use in phases_of(self.probes[0])]
+        lines = Pair(*self.probes).phase_lines()
+        return [(line.step, line.name, line.fixed_bytes + self.batch * line.per_sample_bytes) for line in lines]
+
+
+_AFTER_THE_OPTIMIZER = (PhaseName.ZERO_GRAD, PhaseName.EVALUATION)
+_PhasePeak = tuple[int, str, int]  # step, name, bytes allocated
+
+
 @dataclass(slots=True)
 class Forecasts:
     """Asks for the probes that forecasts stand on, and makes them. ``replayed`` replays on a card."""
@@ -42,7 +81,7 @@ class Forecasts:
     device: Device
     probe: Prober
     replayed: Callable[[Device], Replayer]
-    _models: dict[tuple[Subject, Subject], Model] = field(default_factory=dict)
+    _models: dict[tuple[Workload, Workload, Device], Model] = field(default_factory=dict)
 
     @property
     def limit_bytes(self) -> int:
@@ -59,42 +98,34 @@ class Forecasts:
                 needed |= dict.fromkeys(self._optimizers(structure, optimizer))
         self.probe(list(needed))
 
-    def expect(self, setting: Setting) -> Expected | None:
-        """The forecast; ``None`` where what it stands on could not be probed."""
+    def basis(self, setting: Setting) -> Basis | None:
+        """What is known of a setting before it is probed; ``None`` where what it stands on could not be."""
         structure, optimizer = _without_optimizer(setting.change)
         probes = self.probe(self._stands_on(structure, setting))
-        known = [probe for probe in probes if probe is not None]
-        if len(known) < len(probes):
-            return None
-        peaks = _peaks(known, setting.batch)
-        if optimizer is not None:
-            usual, smaller = self.probe(self._optimizers(structure, optimizer))
-            if smaller is None or usual is None:
-                return None
-            allocated = max(_with_optimizer(peaks, usual, smaller))
-            return Expected(allocated, None if allocated <= self.limit_bytes else False)
-        allocated = max(size for _, _, size in peaks)
-        return Expected(allocated, self._fits(structure, setting, known, allocated))
+        optimizers = self.probe(self._optimizers(structure, optimizer)) if optimizer is not None else ()
+        known = tuple(probe for probe in probes if probe is not None)
+        swapped = tuple(probe for probe in optimizers if probe is not None)
+        complete = len(known) == len(probes) and len(swapped) == len(optimizers)
+        return Basis(known, swapped, setting.batch) if complete else None
 
-    def pair(self, setting: Setting) -> Pair | None:
-        """The two small batches of the setting's structure, for what else follows from them."""
-        structure, _ = _without_optimizer(setting.change)
-        if not _is_split(setting, self.target):
+    def expect(self, setting: Setting) -> Expected | None:
+        """The forecast; ``None`` where what it stands on could not be probed."""
+        basis = self.basis(setting)
+        if basis is None:
             return None
-        small, larger = self.probe(self._stands_on(structure, setting))
-        return None if small is None or larger is None else Pair(small, larger)
-
-    def _fits(self, structure: Change, setting: Setting, probes: Sequence[Examination], allocated: int) -> bool:
+        allocated = basis.allocated_bytes
         if allocated > self.limit_bytes:
-            return False
-        if not _is_split(setting, self.target):
+            return Expected(allocated, False)
+        return Expected(allocated, None if basis.optimizers else self._fits(basis.probes, setting.batch))
+
+    def _fits(self, probes: Sequence[Examination], batch: int) -> bool:
+        if len(probes) == 1:
             return isinstance(probes[0].outcome, Completed)
-        subjects = self._stands_on(structure, setting)
-        key = (subjects[0], subjects[1])
+        small, larger = probes
+        key = (small.workload, larger.workload, larger.device)
         if key not in self._models:
-            small, larger = probes
             self._models[key] = model_of(Pair(small, larger), larger, self.replayed(larger.device))
-        return self._models[key].fits(setting.batch)
+        return self._models[key].fits(batch)
 
     def _stands_on(self, structure: Change, setting: Setting) -> list[Subject]:
         """With the batch as it is: the probe itself. Else the two small batches."""
@@ -128,29 +159,6 @@ def _without_optimizer(change: Change) -> tuple[Change, str | None]:
         return structure, None
     del structure["optimizer"]
     return structure, optimizer
-
-
-_AFTER_THE_OPTIMIZER = (PhaseName.ZERO_GRAD, PhaseName.EVALUATION)
-_PhasePeak = tuple[int, str, int]  # step, name, bytes allocated
-
-
-def _peaks(probes: Sequence[Examination], batch: int) -> list[_PhasePeak]:
-    if len(probes) == 1:
-        return [(use.step, use.name, use.peak_allocated_bytes) for use in phases_of(probes[0])]
-    lines = Pair(probes[0], probes[1]).phase_lines()
-    return [(line.step, line.name, line.fixed_bytes + batch * line.per_sample_bytes) for line in lines]
-
-
-def _with_optimizer(peaks: Sequence[_PhasePeak], usual: Examination, smaller: Examination) -> list[int]:
-    """Peaks with the smaller optimizer in place of the usual one, whose state is born in the first optimizer phase."""
-    less = _state(usual) - _state(smaller)
-    optimizer = [use for use in phases_of(smaller) if use.name == PhaseName.OPTIMIZER]
-    others = [
-        size - (less if step > 1 or name in _AFTER_THE_OPTIMIZER else 0)
-        for step, name, size in peaks
-        if name != PhaseName.OPTIMIZER
-    ]
-    return [*others, *(use.peak_allocated_bytes for use in optimizer)]
 
 
 def _state(examination: Examination) -> int:

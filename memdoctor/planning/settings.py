@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,8 +15,6 @@ ORDER: tuple[Cost, ...] = ("none", "time", "numerics", "task")
 
 SHORTEST = 32  # tokens; shorter inputs are another task
 SMALLER_OPTIMIZERS = (EIGHT_BIT, ADAFACTOR, SGD)  # by how near they are to AdamW
-
-_Part = Mapping[str, str | int | float | bool | tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def splits(target: Workload) -> tuple[tuple[int, int], ...]:
     return ((target.batch_size, target.gradient_accumulation_steps), *((b, whole // b) for b in reversed(smaller)))
 
 
-def structures(target: Workload, device: Device, tier: Cost, free: _Part) -> tuple[tuple[Change, Cost], ...]:
+def structures(target: Workload, device: Device, tier: Cost, free: Change) -> tuple[tuple[Change, Cost], ...]:
     """What is pulled together besides the batch, at this cost (and at none, for a batch that costs), with its cost.
 
     ``free`` are the changes of :func:`free_changes` that the model allows. They are part of all that cost something:
@@ -73,7 +71,7 @@ def structures(target: Workload, device: Device, tier: Cost, free: _Part) -> tup
     if tier == "none":
         singles = [{name: value} for name, value in free.items()]
         return tuple((change, "none") for change in ({}, *singles, *([free] if len(free) > 1 else [])))
-    recompute: list[_Part] = [{}] if target.gradient_checkpointing else [{}, {"gradient_checkpointing": True}]
+    recompute: list[Change] = [{}] if target.gradient_checkpointing else [{}, {"gradient_checkpointing": True}]
     if tier == "time":
         return tuple(({**free, **part}, "time" if part else "none") for part in recompute)
     found: list[tuple[Change, Cost]] = []
@@ -83,11 +81,11 @@ def structures(target: Workload, device: Device, tier: Cost, free: _Part) -> tup
     return tuple(found)
 
 
-def _numerics(target: Workload, device: Device) -> Iterator[_Part]:
+def _numerics(target: Workload, device: Device) -> Iterator[Change]:
     """Mixed precision and a smaller optimizer state, alone and together."""
     cast = mixed_precision(target, device)
-    precisions: list[_Part] = [{}, {"precision": cast}] if cast else [{}]
-    optimizers: list[_Part] = [{}]
+    precisions: list[Change] = [{}, {"precision": cast}] if cast else [{}]
+    optimizers: list[Change] = [{}]
     if target.optimizer.startswith("adamw"):
         optimizers += [{"optimizer": name} for name in SMALLER_OPTIMIZERS if name != target.optimizer]
     for precision, optimizer in product(precisions, optimizers):

@@ -41,7 +41,7 @@ from memdoctor.records.explanation import Explanation, RemedyLine, RulePage, Thr
 from memdoctor.records.fit import CardRow, Edge, Fit, FitCell, SettingFit, Trial, Wanted
 from memdoctor.records.timeline import Block, Category, Event, Phase, PhaseName, SegmentEvent, Timeline
 from memdoctor.records.verification import AccumulatedPeak, Check, Status, Verification, VerificationPlan
-from memdoctor.records.work import PhaseWork, Rates
+from memdoctor.records.work import PhaseWork, Rates, Ratio, StepTime
 from memdoctor.records.workload import NO_CAPABILITY, Attention, Device, Dtype, Loop, Precision, Task, Workload
 
 __all__ = [
@@ -95,6 +95,8 @@ __all__ = [
     "RanOut",
     "RanOutAt",
     "Rates",
+    "Ratio",
+    "Remedy",
     "RemedyLine",
     "RulePage",
     "Scaling",
@@ -103,6 +105,7 @@ __all__ = [
     "Severity",
     "Smallest",
     "Status",
+    "StepTime",
     "Task",
     "TensorGroup",
     "ThresholdLine",

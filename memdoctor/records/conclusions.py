@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from memdoctor.records.breakdown import Breakdown
 from memdoctor.records.timeline import Category
 
-Change = Mapping[str, str | int | float | bool | tuple[str, ...]]
-"""Fields of a Workload and their new values; each can be typed back as an option.
+Change = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
+"""Fields of a Workload and their new values; each can be typed back as an option, ``None`` by leaving the option out.
 
 ``cuda_alloc_conf`` is one more: settings of the allocator belong to the device, and can be changed all the same.
 """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from math import inf
 
 from memdoctor.records.timeline import Timeline
+from memdoctor.records.work import PhaseWork
 from memdoctor.records.workload import Device, Workload
 
 
@@ -94,7 +96,9 @@ class Examination:
     """One workload on one device, step by step: the saved file from which everything downstream starts.
 
     ``counters`` are there where a GPU was measured. ``repeated_micro_steps`` of each step are not in the timeline,
-    because they repeat the last one that is, and with them nothing changes.
+    because they repeat the last one that is, and with them nothing changes. ``work`` has what each phase of the
+    timeline computes and moves; it is empty where that was not counted. ``step_seconds`` is how long an optimizer step
+    took with nobody watching, where that was measured.
     """
 
     workload: Workload
@@ -104,6 +108,8 @@ class Examination:
     timeline: Timeline
     counters: Counters | None = None
     repeated_micro_steps: int = 0
+    work: tuple[PhaseWork, ...] = ()
+    step_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Something happened, and a run that ran out did so at an event of its timeline."""
@@ -111,6 +117,11 @@ class Examination:
             raise ValueError(
                 f"{self.repeated_micro_steps} of {self.workload.gradient_accumulation_steps} micro-steps repeat another"
             )
+        if self.step_seconds is not None and not 0 < self.step_seconds < inf:
+            raise ValueError(f"a step took {self.step_seconds} s")
+        phases = [(phase.step, phase.name) for phase in self.timeline.phases]
+        if self.work and [(work.step, work.name) for work in self.work] != phases:
+            raise ValueError("the phases whose work was counted are not those of its timeline")
         if not self.timeline.events:
             raise ValueError("its timeline is empty")
         if isinstance(self.outcome, RanOut) and not 0 <= self.outcome.event < len(self.timeline.events):

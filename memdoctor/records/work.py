@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from memdoctor.records.timeline import PhaseName
 
@@ -52,3 +53,32 @@ class Rates:
             value = getattr(self, item.name)
             if isinstance(value, float) and value <= 0:
                 raise ValueError(f"{item.name} is {value}, but must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of one steady optimizer step, with the band in which they lie; what was measured has none."""
+
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    kind: Literal["estimate", "measured"]
+
+    def __post_init__(self) -> None:
+        """The band is around the figure."""
+        if not 0 <= self.low_seconds <= self.seconds <= self.high_seconds:
+            raise ValueError(f"{self.seconds} s is not between {self.low_seconds} and {self.high_seconds}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """How many times as long one step takes as another, with the band in which that lies."""
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """The band is around the figure."""
+        if not 0 <= self.low <= self.value <= self.high:
+            raise ValueError(f"{self.value} is not between {self.low} and {self.high}")

@@ -56,7 +56,7 @@ def simulate(
     )  # fmt: skip
     return Examination(
         workload, device, provenance, recording.outcome, recording.timeline,
-        repeated_micro_steps=recording.repeated_micro_steps,
+        repeated_micro_steps=recording.repeated_micro_steps, work=recording.work,
     )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ from memdoctor.probes.simulated.timelines import with_allocator
 from memdoctor.probes.simulated.workspaces import CublasWorkspaces, cublas_workspace_bytes
 from memdoctor.probes.tracker import Mark, Tracker, watching
 from memdoctor.probes.watch import train_watched
-from memdoctor.records import Device, Outcome, PhaseName, Timeline, Workload
+from memdoctor.probes.work import WorkCounter
+from memdoctor.records import Device, Outcome, PhaseName, PhaseWork, Timeline, Workload
 
 # The random state of memory-efficient attention stays on the host unless a CUDA graph is captured (attention.cu).
 _HOST_OUTPUTS = {torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3)}
@@ -44,6 +45,7 @@ class Recording:
     outcome: Outcome
     without_gradient: tuple[str, ...]
     repeated_micro_steps: int = 0
+    work: tuple[PhaseWork, ...] = ()
 
 
 def record(
@@ -71,7 +73,8 @@ def record(
     clock = ModuleClock()
     cublas = CublasWorkspaces(cublas_workspace_bytes(device.capability))
     kernels = scratch_of_kernels(device.capability, processors_of(device.name, device.capability))
-    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels)
+    work = WorkCounter(gpu.device.type)
+    tracker = Tracker(gpu.device.type, clock, cublas.after_op, _HOST_OUTPUTS, kernels, work)
     values = known.KnownValues(tracker)
     repeats = Repeats(tracker, lambda: values.varying)
     gpu.autocast.on_copy = lambda copy: tracker.mark(copy, Mark.AUTOCAST_COPY)
@@ -92,7 +95,11 @@ def record(
         except Exception as error:
             raise refusal(error) or error from error
     seen = with_allocator(tracker, device, repeats.found)
-    return Recording(seen.timeline, seen.outcome, tuple(watch.without_gradient or ()), seen.repeated_micro_steps)
+    counted = work.phases()
+    return Recording(
+        seen.timeline, seen.outcome, tuple(watch.without_gradient or ()), seen.repeated_micro_steps,
+        tuple(counted[number] for number in seen.phases_from),
+    )  # fmt: skip
 
 
 def _next_batch(workload: Workload, fake: FakeTensorMode, gpu: Gpu, batches: Batches) -> Callable[[int], Batch]:

@@ -12,16 +12,20 @@ from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.simulated.allocator.replay import Replay, replay, replay_on_the_smallest
 from memdoctor.probes.simulated.unrolling import Place, Unrolling
 from memdoctor.probes.tracker import Tracker
-from memdoctor.records import Block, Completed, Device, Event, Outcome, RanOut, SegmentEvent, Timeline
+from memdoctor.records import Block, Completed, Device, Event, Outcome, Phase, RanOut, SegmentEvent, Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The timeline, how the run ended, and how many micro-steps of each step are not in the timeline."""
+    """The timeline, how the run ended, and how many micro-steps of each step are not in the timeline.
+
+    ``phases_from`` has the number of the recorded phase that each of the timeline's is, or is a copy of.
+    """
 
     timeline: Timeline
     outcome: Outcome
-    repeated_micro_steps: int = 0
+    repeated_micro_steps: int
+    phases_from: tuple[int, ...]
 
 
 def with_allocator(tracker: Tracker, device: Device, repeats: Sequence[Repeat] = ()) -> Replayed:
@@ -42,7 +46,7 @@ def with_allocator(tracker: Tracker, device: Device, repeats: Sequence[Repeat] =
     limited = on_the_card(unrolling)
     if limited.ran_out is None:
         kept = _Kept.of(tracker, unrolling, limited, on_the_card, [0] * len(repeats))
-        return Replayed(kept.timeline(tracker), Completed(), kept.left_out)
+        return kept.result(tracker, Completed())
     full, place = limited.ran_out, unrolling.places(unrolling.made)[limited.ran_out.event]
     until = [place[0] if repeat.begin <= place[1] < repeat.end else 0 for repeat in repeats]
     unrolling = replace(unrolling, least=[max(pair) for pair in zip(least, until, strict=True)])
@@ -52,7 +56,7 @@ def with_allocator(tracker: Tracker, device: Device, repeats: Sequence[Repeat] =
         requested_bytes=full.requested_bytes, free_bytes=full.free_bytes, event=kept.numbers()[place],
         segment_bytes=full.segment_bytes, allocated_bytes=full.allocated_bytes, reserved_bytes=full.reserved_bytes,
     )  # fmt: skip
-    return Replayed(kept.timeline(tracker), outcome, kept.left_out)
+    return kept.result(tracker, outcome)
 
 
 def _positions(tracker: Tracker, places: Sequence[Place]) -> list[int]:
@@ -100,7 +104,11 @@ class _Kept:
         """The number in the timeline of every event that is kept."""
         return {place: number for number, place in enumerate(self.unrolling.places(self.copies))}
 
-    def timeline(self, tracker: Tracker) -> Timeline:
+    def result(self, tracker: Tracker, outcome: Outcome) -> Replayed:
+        phases, numbers = self.unrolling.phases(tracker.phases, self.copies)
+        return Replayed(self._timeline(tracker, phases), outcome, self.left_out, numbers)
+
+    def _timeline(self, tracker: Tracker, phases: tuple[Phase, ...]) -> Timeline:
         numbers, replayed = self.numbers(), self.replayed
         given: dict[tuple[int, int], int] = {}  # copy and block -> its number in the timeline
         blocks: list[Block] = []
@@ -124,7 +132,7 @@ class _Kept:
             before = after
         at.append(len(events))
         return Timeline(
-            tuple(blocks), tuple(events), self.unrolling.phases(tracker.phases, self.copies),
+            tuple(blocks), tuple(events), phases,
             tuple(SegmentEvent(at[item.event], item.delta_bytes) for item in replayed.segment_events),
             tuple(_positions(tracker, self.unrolling.places(self.copies))),
         )  # fmt: skip

@@ -112,12 +112,14 @@ class Unrolling:
             moved += copies * length
         return needed
 
-    def phases(self, recorded: Sequence[Phase], kept: Sequence[int]) -> tuple[Phase, ...]:
-        """The phases where so many copies of each repeat are kept."""
+    def phases(self, recorded: Sequence[Phase], kept: Sequence[int]) -> tuple[tuple[Phase, ...], tuple[int, ...]]:
+        """The phases where so many copies of each repeat are kept, and the number of the recorded one each is from."""
         copies = {repeat.end: (repeat, kept) for repeat, kept in zip(self.repeats, kept, strict=True)}
         phases: list[Phase] = []
+        numbers: list[int] = []
         moved = 0
-        for phase in recorded:
+        for number, phase in enumerate(recorded):
+            numbers.append(number)
             phases.append(Phase(phase.step, phase.name, phase.begin + moved, phase.end + moved))
             repeat, count = copies.get(phase.end, (None, 0))
             if repeat is None or phase.begin < repeat.begin or phase.begin == phase.end:
@@ -125,8 +127,9 @@ class Unrolling:
             length = repeat.end - repeat.begin
             for _ in range(count):
                 phases += [Phase(p.step, p.name, p.begin + length, p.end + length) for p in phases[-2:]]
+                numbers += (number - 1, number)
             moved += count * length
-        return tuple(phases)
+        return tuple(phases), tuple(numbers)
 
 
 def _steps(allocated: Sequence[int], span: range) -> list[int]:
