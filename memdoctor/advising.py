@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from memdoctor.analysis import peak_of
+from memdoctor.cases import MEMORY
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
-from memdoctor.matrix import apply_to
+from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.measuring import Probing, Subject
-from memdoctor.planning import Clock, Forecasts, Found, Search, Writer
-from memdoctor.records import Attention, Change, Completed, Device, Examination, Lever, Plan, Scaling, Workload
+from memdoctor.patches import patch_of
+from memdoctor.planning import Clock, Forecasts, Found, Patcher, Search, Writer
+from memdoctor.planning.cards import smallest_card
+from memdoctor.records import (
+    Attention,
+    Change,
+    Completed,
+    Device,
+    Examination,
+    Lever,
+    Plan,
+    Scaling,
+    Smallest,
+    Workload,
+)
 from memdoctor.rules import RULES, Checked, Evidence, Probe, check_all, evidence_of
 from memdoctor.scaling import Replayer
 
@@ -23,22 +39,21 @@ class Advice:
 
     levers: tuple[Lever, ...]
     checked: Checked
-    plan: tuple[Plan, ...]
-    smallest: Found | None
+    plan: tuple[Plan, ...] = ()
+    smallest: Smallest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Adviser:
     """Probes what advice needs, in a session that has probed the target.
 
-    ``replayed`` replays on a card; ``patch`` writes a change in the user's languages.
+    ``replayed`` replays on a card.
     """
 
     session: Probing
     target: Workload
     clock: Clock
     replayed: Callable[[Device], Replayer]
-    patch: Callable[[Change], Mapping[str, str]]
 
     def subjects(self) -> list[Subject]:
         """What to probe for the levers' effect."""
@@ -53,12 +68,50 @@ class Adviser:
         evidence = self._evidence(best, pulls, changes, levers, scaling)
         checked = check_all(RULES, evidence)
         if isinstance(best.outcome, Completed):
-            return Advice(levers, checked, (), None)
+            return Advice(levers, checked)
         search = self._search(best.workload.attention)
         found = search.run()
-        writer = Writer(best, self.clock, self.patch)
-        smallest = None if found or not search.seen else search.smallest()
-        return Advice(levers, checked, writer.entries(found), smallest)
+        if found or not search.seen:
+            writer = Writer(best, self.clock, self._patcher(best))
+            front = self._measured(writer.front(found))
+            return Advice(levers, checked, tuple(writer.entry(item) for item in front))
+        return Advice(levers, checked, smallest=self._smallest(best, search.smallest()))
+
+    def _measured(self, front: Sequence[Found]) -> list[Found]:
+        """What the plan promises, measured where the card of the case is there to measure on."""
+        workloads = [self._subject(item.setting.change)[0] for item in front if ALLOC_CONF not in item.setting.change]
+        self.session.measure_what_fits(workloads)
+        return [self._as_measured(item) for item in front]
+
+    def _as_measured(self, found: Found) -> Found:
+        workload, device = self._subject(found.setting.change)
+        measured = self.session.measured.get(workload) if device == self.session.case.device else None
+        return replace(found, examination=measured) if isinstance(measured, Examination) else found
+
+    def _patcher(self, best: Examination) -> Patcher:
+        """Writes changes by the names of the installed transformers, for the card as it was asked for."""
+        case = self.session.case
+        device = case.device
+        return partial(
+            patch_of,
+            self.target,
+            transformers=best.provenance.transformers,
+            torch=best.provenance.torch,
+            gpu=None if case.tries_gpu else device.name,
+            memory=device.source.removeprefix(MEMORY) if device.source.startswith(MEMORY) else None,
+            alloc_conf=device.alloc_conf,
+        )
+
+    def _smallest(self, best: Examination, found: Found) -> Smallest:
+        """The smallest footprint, and the cards that would do."""
+        workload, _ = self._subject(found.setting.change)
+        as_is = peak_of(best).reserved_bytes
+        return Smallest(
+            change=found.setting.change,
+            peak=peak_of(found.examination),
+            card=smallest_card(workload, found.reserved_bytes, self._probe),
+            card_as_is=smallest_card(self.target, as_is, self._probe),
+        )
 
     def _search(self, attention: Attention | None) -> Search:
         forecasts = Forecasts(self.target, self.session.case.device, self._probe, self.replayed)

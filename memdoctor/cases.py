@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from memdoctor.catalogue import GpuEntry, find_gpu, near_gpus
+from memdoctor.catalogue import find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.own_gpu import in_use, own_device
@@ -20,6 +20,7 @@ from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
+MEMORY = "--memory "  # before the size that was asked for, in the source of a device
 MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
 
 
@@ -241,7 +242,7 @@ def _device(gpu: str | None, memory: str | None) -> tuple[Device, tuple[str, ...
             f"--memory {memory} is too little", why=f"the CUDA context alone takes {format_bytes(device.context_bytes)}"
         )
     # A size that was asked for is that of a card to itself.
-    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"--memory {memory}"), assumed
+    return replace(device, total_bytes=total, other_processes_bytes=0, source=f"{MEMORY}{memory}"), assumed
 
 
 def _catalogued(gpu: str) -> Device:
@@ -252,15 +253,7 @@ def _catalogued(gpu: str) -> Device:
             f"unknown GPU {gpu!r}",
             hint=f"{' or '.join(near)}; memdoctor gpus lists the catalogue" if near else "memdoctor gpus",
         )
-    return _device_of(entry)
-
-
-def _device_of(entry: GpuEntry) -> Device:
-    return Device(
-        name=entry.name, total_bytes=entry.total_bytes, compute_capability=entry.compute_capability,
-        context_bytes=entry.context_bytes, context_error_bytes=entry.context_error_bytes,
-        context_source=entry.context_source, source=f"catalogue: {entry.total_source}",
-    )  # fmt: skip
+    return entry.device
 
 
 def _own_or_reference() -> tuple[Device, tuple[str, ...]]:

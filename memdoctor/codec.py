@@ -86,6 +86,7 @@ class ExaminationFields:
     outcome: OutcomeFields
     timeline: TimelineColumns
     counters: Counters | None = None
+    repeated_micro_steps: int = 0
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def examination_to_json(examination: Examination) -> dict[str, Any]:
     return to_json(
         ExaminationFields(
             examination.workload, examination.device, examination.provenance, _outcome_fields(examination.outcome),
-            _columns(examination.timeline), examination.counters,
+            _columns(examination.timeline), examination.counters, examination.repeated_micro_steps,
         )
     )  # fmt: skip
 
@@ -155,8 +156,9 @@ def examination_from_json(value: Mapping[str, Any]) -> Examination:
     except IndexError as error:
         raise ValueError("its timeline names a block, text or shape that is not there") from error
     return Examination(
-        stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline, stored.counters
-    )
+        stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline, stored.counters,
+        stored.repeated_micro_steps,
+    )  # fmt: skip
 
 
 def _outcome_fields(outcome: Outcome) -> OutcomeFields:

@@ -130,7 +130,7 @@ def diagnose(
     workloads = [target, *(workload for _, workload in changed)]
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        adviser = Adviser(session, target, Clock(None), _replayed_on, lambda change: {})
+        adviser = Adviser(session, target, Clock(None), _replayed_on)
         session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
@@ -145,6 +145,7 @@ def diagnose(
         checks_passed=advice.checked.passed,
         not_checked=advice.checked.not_checked,
         plan=advice.plan,
+        smallest=advice.smallest,
         probes=session.probes,
         scaling=scaling,
         toggles=_toggles(session, target, changed),

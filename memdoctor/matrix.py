@@ -33,7 +33,10 @@ def apply_change(workload: Workload, change: Change) -> Workload:
     Raises:
         ValueError: no such field, or a value that it cannot have.
     """
-    return from_json(Workload, {**to_json(workload), **change})
+    settings = to_json(workload)
+    if unknown := change.keys() - settings.keys():
+        raise ValueError(f"a Workload has no {', '.join(sorted(unknown))}")
+    return from_json(Workload, {**settings, **change})
 
 
 def apply_to(workload: Workload, device: Device, change: Change) -> tuple[Workload, Device]:

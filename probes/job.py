@@ -48,9 +48,18 @@ class Watch(Protocol):
         """The allocator's unused segments go back to the driver."""
 
 
+def never(left: int) -> bool:  # noqa: ARG001  # the answer to a question that has an argument
+    """Every micro-step runs."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that a run of steps needs: the model is on its device, ``next_batch(rows)`` puts a batch there."""
+    """Everything that a run of steps needs: the model is on its device, ``next_batch(rows)`` puts a batch there.
+
+    ``leave_out(left)`` is asked after each micro-step whether the ``left`` ones that are left of its step can be left
+    out, since nothing new would be seen of them.
+    """
 
     workload: Workload
     model: torch.nn.Module
@@ -58,6 +67,7 @@ class Job:
     next_batch: Callable[[int], Batch]
     autocast: Callable[[], AbstractContextManager[Any]]
     scaler: torch.amp.GradScaler
+    leave_out: Callable[[int], bool] = never
 
     def fetch(self, rows: int, watch: Watch) -> Batch:
         """A batch of so many rows on the device, and ``watch`` told of it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.job import Batch, Job, never
 from memdoctor.probes.optimizers import build_optimizer
 from memdoctor.records import Loop, Precision, Workload
 
@@ -26,8 +26,11 @@ def make_job(
     next_batch: Callable[[int], Batch],
     *,
     first_scale: float = 2.0**16,
+    leave_out: Callable[[int], bool] = never,
 ) -> Job:
     """The optimizer, the scaler and autocast for a model that is on its device. ``first_scale`` is the GradScaler's.
+
+    ``leave_out`` is as in :class:`memdoctor.probes.job.Job`.
 
     Raises:
         InputError: the optimizer does not exist, lacks its library or refuses its arguments.
@@ -43,7 +46,7 @@ def make_job(
         gradient_accumulation_steps=workload.gradient_accumulation_steps, loss_scaling=scaler.is_enabled(),
         grouped=workload.loop is Loop.TRAINER,
     )  # fmt: skip
-    return Job(workload, model, optimizer, next_batch, autocast, scaler)
+    return Job(workload, model, optimizer, next_batch, autocast, scaler, leave_out)
 
 
 @contextmanager

@@ -45,6 +45,9 @@ def train(job: Job, watch: Watch, steps: int) -> None:
                 watch.begin(step, PhaseName.FORWARD)
             loop.micro_step(step, batch)
             running_loss += loop.loss
+            if job.leave_out(len(batches) - 1 - index):
+                break
+        batch = batches[-1]  # what the loop's variable keeps alive, had all of them run
         if loop.clips:
             watch.begin(step, PhaseName.CLIP)
             loop.clip()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from memdoctor.probes.job import Batch, Job
+from memdoctor.probes.job import Batch, Job, never
 from memdoctor.probes.modules import ModuleClock
 from memdoctor.probes.optimizers import state_tensors, updates_in_backward
 from memdoctor.probes.preparing import make_job
@@ -70,6 +70,7 @@ def train_watched(
     clock: ModuleClock,
     *,
     first_scale: float = 2.0**16,
+    leave_out: Callable[[int], bool] = never,
 ) -> tuple[Job, TrackingWatch]:
     """Train ``model``, which is on its device, for ``steps`` optimizer steps; what they leave lives as long as the job.
 
@@ -80,7 +81,7 @@ def train_watched(
     in_backward = updates_in_backward(workload.optimizer)
     if in_backward:
         _mark_gradients_at_birth(model, tracker)
-    job = make_job(workload, model, device_type, next_batch, first_scale=first_scale)
+    job = make_job(workload, model, device_type, next_batch, first_scale=first_scale, leave_out=leave_out)
     # Where gradients are consumed in backward they are gone before anybody could miss one.
     watch = TrackingWatch(tracker, clock, job.scaler, [] if in_backward else None)
     train(job, watch, steps)

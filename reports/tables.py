@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+LABEL = 7  # columns of the label at the left edge
 _PIPE_WIDTH = 200  # of tables, where nobody looks at the width
 
 
@@ -50,6 +51,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, keep: 
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row[:keep]))
     console().print(table)
+
+
+def grid() -> Table:
+    """A table without lines whose first column is the label."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(min_width=LABEL, no_wrap=True)
+    return table
+
+
+def label(text: str) -> Text:
+    """The label at the left edge."""
+    return Text(text, style="bold")
 
 
 def clean(text: str) -> str:

@@ -21,13 +21,13 @@ from memdoctor.records import (
     Toggle,
     Workload,
 )
+from memdoctor.reports.advice import MOST_PLANNED, advice_lines, plan_table
 from memdoctor.reports.agreement import comparison_lines, counter_lines
-from memdoctor.reports.tables import clean, console, print_labelled, print_table, symbol
+from memdoctor.reports.tables import LABEL, clean, console, grid, label, print_labelled, print_table, symbol
 from memdoctor.scaling import LARGEST_BATCH
 from memdoctor.units import MIB, format_bytes
 
 MOST_LINES = 25
-_LABEL = 7  # columns of the label at the left edge
 _BAR = 14  # columns of the longest bar
 _SHORTEST_BAR = 5  # of which one can still read something
 _PART = 34  # columns of a part: name, size and the space around them
@@ -47,7 +47,7 @@ def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
         _print_closing(diagnosis, out)
     room = MOST_LINES - len(opening.get().splitlines()) - len(closing.get().splitlines())
     _print_opening(diagnosis, out)
-    if diagnosis.toggles:
+    if diagnosis.toggles and room > 0:
         _print_as_many(diagnosis.toggles, diagnosis.provenance.mode, room, out)
     _print_closing(diagnosis, out)
     if top:
@@ -67,6 +67,10 @@ def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
     for line in counter_lines(diagnosis.counters):
         print_labelled(out, "counted", line)
     out.print(_where(diagnosis, out.width))
+    if diagnosis.plan:
+        out.print(plan_table(diagnosis.plan[:MOST_PLANNED], diagnosis.provenance.mode))
+    for name, text in advice_lines(diagnosis):
+        print_labelled(out, name, text)
 
 
 def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
@@ -186,17 +190,17 @@ def _where(diagnosis: Diagnosis, width: int) -> Table:
     """The twelve parts, each with a bar to one scale; in two columns where there is room."""
     parts = list(diagnosis.breakdown.items())
     columns = 2 if width >= _TWO_COLUMNS else 1
-    bar = min((width - _LABEL) // columns - _PART, _BAR)
+    bar = min((width - LABEL) // columns - _PART, _BAR)
     bar = bar if bar >= _SHORTEST_BAR else 0
     rows = len(parts) // columns
-    table = _grid()
+    table = grid()
     for _ in range(columns):
         table.add_column(overflow="fold")
         table.add_column(justify="right", overflow="fold")
         table.add_column(no_wrap=True, width=bar)
     for row in range(rows):
         cells = [cell for name, size in parts[row::rows] for cell in _part(name, size, parts, bar)]
-        table.add_row(_label("holds" if row == 0 else ""), *cells)
+        table.add_row(label("holds" if row == 0 else ""), *cells)
     return table
 
 
@@ -208,7 +212,7 @@ def _part(name: str, size: int, parts: Sequence[tuple[str, int]], bar: int) -> t
 
 
 def _toggles(toggles: Sequence[Toggle], mode: str) -> Table:
-    table = _grid()
+    table = grid()
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
@@ -219,15 +223,10 @@ def _toggles(toggles: Sequence[Toggle], mode: str) -> Table:
         where = f"in {toggle.peak.phase}{'' if toggle.fits else ', no fit'}"
         where += "" if toggle.mode == mode else f", {toggle.mode}"
         reserved = format_bytes(toggle.peak.reserved_bytes)
-        label = _label("what if" if index == 0 else "")
-        table.add_row(label, *map(Text, map(clean, (in_words(toggle.change), reserved, effect, where))))
-    return table
-
-
-def _grid() -> Table:
-    """A table without lines whose first column is the label."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(min_width=_LABEL, no_wrap=True)
+        table.add_row(
+            label("what if" if index == 0 else ""),
+            *map(Text, map(clean, (in_words(toggle.change), reserved, effect, where))),
+        )
     return table
 
 
@@ -261,7 +260,3 @@ def _print_tensors(groups: Sequence[TensorGroup], out: Console) -> None:
         for group in groups
     ]  # fmt: skip
     print_table(("bytes", "count x shape", "dtype", "category", "operator", "module", "born in"), rows, keep=7)
-
-
-def _label(text: str) -> Text:
-    return Text(text, style="bold")

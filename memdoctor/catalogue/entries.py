@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from memdoctor.records import Rates
+from memdoctor.records import Device, Rates
 
 ConfigValue: TypeAlias = bool | int | float | str | list[int] | list[str]
 """A value of ``config.json`` that determines shapes or saved tensors."""
@@ -46,3 +46,12 @@ class GpuEntry:
     context_source: str
     rates: Rates
     """How fast it computes and moves bytes, as its data sheet has it."""
+
+    @property
+    def device(self) -> Device:
+        """The card to itself, with the allocator's default settings."""
+        return Device(
+            name=self.name, total_bytes=self.total_bytes, compute_capability=self.compute_capability,
+            context_bytes=self.context_bytes, context_error_bytes=self.context_error_bytes,
+            context_source=self.context_source, source=f"catalogue: {self.total_source}",
+        )  # fmt: skip

@@ -13,13 +13,15 @@ from memdoctor.cli.workload_options import WORKLOAD
 
 @click.command("diagnose")
 @options(WORKLOAD, DEVICE, OUTPUT, TOP)
-def command(**given: Any) -> None:
+@click.option("--details", is_flag=True, help="Print all findings, levers and patches too.")
+def command(details: bool, **given: Any) -> None:
     """Why does (or did) this run not fit, and what makes it fit?
 
-    Probes the training step at the target, at batch 1 and 2, and with length, precision and checkpointing
-    changed, each on a simulated GPU, and says where the memory is.
+    Probes the training step at the target, at batch 1 and 2, and with every lever pulled, on a simulated GPU or on your
+    own; says where the memory is, and recommends changes of which each was probed.
     """
     from memdoctor import doctor
+    from memdoctor.reports.advice import print_details
     from memdoctor.reports.documents import diagnosis_document
     from memdoctor.reports.terminal import print_diagnosis
 
@@ -33,6 +35,8 @@ def command(**given: Any) -> None:
         print_json(document)
     else:
         print_diagnosis(diagnosis, top=ask.top)
+        if details:
+            print_details(diagnosis)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(

@@ -27,11 +27,11 @@ class Writer:
     clock: Clock
     patch: Patcher
 
-    def entries(self, found: Sequence[Found]) -> tuple[Plan, ...]:
+    def front(self, found: Sequence[Found]) -> tuple[Found, ...]:
         """The settings on the front of peak, time, cost and number of changes, in the order of the checklist."""
-        made = [self.entry(item) for item in found]
-        front = [entry for entry in made if not any(_dominates(other, entry) for other in made)]
-        return tuple(sorted(front, key=_rank)[:MOST_ENTRIES])
+        made = [(item, self.entry(item)) for item in found]
+        front = [(item, entry) for item, entry in made if not any(_dominates(other, entry) for _, other in made)]
+        return tuple(item for item, _ in sorted(front, key=lambda pair: _rank(pair[1]))[:MOST_ENTRIES])
 
     def entry(self, found: Found) -> Plan:
         """One setting with the peak that it was probed to have."""

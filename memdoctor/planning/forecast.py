@@ -44,6 +44,11 @@ class Forecasts:
     replayed: Callable[[Device], Replayer]
     _models: dict[tuple[Subject, Subject], Model] = field(default_factory=dict)
 
+    @property
+    def limit_bytes(self) -> int:
+        """What PyTorch's allocator can reserve on the card."""
+        return self.device.allocator_limit_bytes
+
     def prepare(self, settings: Iterable[Setting]) -> None:
         """Probe all that forecasts of these settings need, at once."""
         needed: dict[Subject, None] = {}
@@ -67,7 +72,7 @@ class Forecasts:
             if smaller is None or usual is None:
                 return None
             allocated = max(_with_optimizer(peaks, usual, smaller))
-            return Expected(allocated, None if allocated <= self.device.allocator_limit_bytes else False)
+            return Expected(allocated, None if allocated <= self.limit_bytes else False)
         allocated = max(size for _, _, size in peaks)
         return Expected(allocated, self._fits(structure, setting, known, allocated))
 
@@ -80,7 +85,7 @@ class Forecasts:
         return None if small is None or larger is None else Pair(small, larger)
 
     def _fits(self, structure: Change, setting: Setting, probes: Sequence[Examination], allocated: int) -> bool:
-        if allocated > self.device.allocator_limit_bytes:
+        if allocated > self.limit_bytes:
             return False
         if not _is_split(setting, self.target):
             return isinstance(probes[0].outcome, Completed)
@@ -125,6 +130,7 @@ def _without_optimizer(change: Change) -> tuple[Change, str | None]:
     return structure, optimizer
 
 
+_AFTER_THE_OPTIMIZER = (PhaseName.ZERO_GRAD, PhaseName.EVALUATION)
 _PhasePeak = tuple[int, str, int]  # step, name, bytes allocated
 
 
@@ -139,7 +145,11 @@ def _with_optimizer(peaks: Sequence[_PhasePeak], usual: Examination, smaller: Ex
     """Peaks with the smaller optimizer in place of the usual one, whose state is born in the first optimizer phase."""
     less = _state(usual) - _state(smaller)
     optimizer = [use for use in phases_of(smaller) if use.name == PhaseName.OPTIMIZER]
-    others = [size - (less if step > 1 else 0) for step, name, size in peaks if name != PhaseName.OPTIMIZER]
+    others = [
+        size - (less if step > 1 or name in _AFTER_THE_OPTIMIZER else 0)
+        for step, name, size in peaks
+        if name != PhaseName.OPTIMIZER
+    ]
     return [*others, *(use.peak_allocated_bytes for use in optimizer)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memdoctor.analysis import peak_of
+from memdoctor.analysis import peak_of, phases_of
 from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.forecast import Forecasts, Subject
@@ -25,9 +25,13 @@ from memdoctor.planning.settings import (
     task_changes,
     worst,
 )
-from memdoctor.records import Attention, Change, Completed, Cost, Examination
+from memdoctor.records import Attention, Change, Completed, Cost, Examination, PhaseName
 
 WAVE = 2  # candidates that are probed side by side
+EVALUATION: tuple[Change, ...] = (
+    {}, {"eval_accumulation_steps": 1}, {"eval_accumulation_steps": 1, "eval_batch_size": 1},
+)  # fmt: skip
+"""What lets evaluation fit, the least first: predictions leave the GPU, then fewer samples at a time."""
 _WITH_COST: tuple[Cost, ...] = ("time", "numerics")
 MOST_TRIES = 12  # direct probes in one walk; forecasts are exact enough that the first or second fits
 
@@ -62,13 +66,23 @@ class Search:
     attention: Attention | None = None
     seen: dict[Subject, Found] = field(default_factory=dict)
     _free: Change = field(init=False)
+    _evaluation: Change = field(init=False)
 
     def __post_init__(self) -> None:
-        """Free changes are those that the model allows."""
+        """Free changes are those that the model allows; what evaluation needs is asked of its own phase."""
         target, device = self.forecasts.target, self.forecasts.device
         free = free_changes(replace(target, attention=self.attention))
         probed = self.forecasts.probe([apply_to(target, device, {name: value}) for name, value in free.items()])
         self._free = {name: value for (name, value), one in zip(free.items(), probed, strict=True) if one is not None}
+        self._evaluation = next(filter(self._lets_evaluation_fit, EVALUATION), EVALUATION[-1])
+
+    def _lets_evaluation_fit(self, change: Change) -> bool:
+        """Whether evaluation takes no more than there is; training is looked at later."""
+        if not self.forecasts.target.evaluate:
+            return True
+        (found,) = self.forecasts.probe([apply_to(self.forecasts.target, self.forecasts.device, change)])
+        uses = [use for use in phases_of(found) if use.name == PhaseName.EVALUATION] if found else []
+        return bool(uses) and max(use.peak_allocated_bytes for use in uses) <= self.forecasts.limit_bytes
 
     def run(self) -> tuple[Found, ...]:
         """All settings that were found to fit; none where nothing does."""
@@ -90,7 +104,7 @@ class Search:
         """Every setting that costs this at most and not less; with a change of the task, all that include it."""
         target, device = self.forecasts.target, self.forecasts.device
         made = [
-            setting_of(target, {**structure, **(task or {})}, worst(cost_, "task") if task else cost_, split)
+            setting_of(target, {**structure, **self._evaluation, **(task or {})}, self._cost(cost_, task), split)
             for structure, cost_ in structures(target, device, cost, self._free)
             for split in splits(target)
         ]
@@ -98,6 +112,10 @@ class Search:
         if pages is not None:
             made += [Setting({**s.change, **pages}, s.cost, s.batch, s.accumulation) for s in made]
         return [setting for setting in made if setting.change and (task or setting.cost == cost)]
+
+    def _cost(self, cost: Cost, task: Change | None) -> Cost:
+        """Of a structure with what evaluation needs, and with a change of the task."""
+        return worst(cost, "time" if self._evaluation else "none", "task" if task else "none")
 
     def _walk(self, candidates: Sequence[Setting]) -> Found | None:
         """Probe from the fastest on what may fit, until one does; and one that changes less, where there is one."""
@@ -179,7 +197,7 @@ class Search:
         target, device = self.forecasts.target, self.forecasts.device
         made = [part for cost in _WITH_COST for part in structures(target, device, cost, self._free)]
         return [
-            setting_of(target, {**change, **task}, worst(cost, "task") if task else cost, splits(target)[-1])
+            setting_of(target, {**change, **self._evaluation, **task}, self._cost(cost, task), splits(target)[-1])
             for change, cost in made
             if change.get("gradient_checkpointing", target.gradient_checkpointing)
         ]

@@ -93,7 +93,8 @@ class Counters:
 class Examination:
     """One workload on one device, step by step: the saved file from which everything downstream starts.
 
-    ``counters`` are there where a GPU was measured.
+    ``counters`` are there where a GPU was measured. ``repeated_micro_steps`` of each step are not in the timeline,
+    because they repeat the last one that is, and with them nothing changes.
     """
 
     workload: Workload
@@ -102,9 +103,14 @@ class Examination:
     outcome: Outcome
     timeline: Timeline
     counters: Counters | None = None
+    repeated_micro_steps: int = 0
 
     def __post_init__(self) -> None:
         """Something happened, and a run that ran out did so at an event of its timeline."""
+        if not 0 <= self.repeated_micro_steps < self.workload.gradient_accumulation_steps:
+            raise ValueError(
+                f"{self.repeated_micro_steps} of {self.workload.gradient_accumulation_steps} micro-steps repeat another"
+            )
         if not self.timeline.events:
             raise ValueError("its timeline is empty")
         if isinstance(self.outcome, RanOut) and not 0 <= self.outcome.event < len(self.timeline.events):

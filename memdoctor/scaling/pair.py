@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memdoctor.analysis import phases_of
@@ -21,10 +22,23 @@ class Pair:
         return small_bytes - self.small.workload.batch_size * each, each
 
     def phase_lines(self) -> tuple[PhaseLine, ...]:
-        """The line of each phase's peak."""
+        """The line of each phase's peak: of each micro-step's, where both examinations hold as many of them."""
 
         def line(first: PhaseUse, second: PhaseUse) -> PhaseLine:
             fixed, each = self.line(first.peak_allocated_bytes, second.peak_allocated_bytes)
             return PhaseLine(step=first.step, name=first.name, fixed_bytes=fixed, per_sample_bytes=each)
 
-        return tuple(line(*uses) for uses in zip(phases_of(self.small), phases_of(self.next), strict=True))
+        small, next_ = phases_of(self.small), phases_of(self.next)
+        if len(small) != len(next_):
+            small, next_ = _highest(small), _highest(next_)
+        return tuple(line(*uses) for uses in zip(small, next_, strict=True))
+
+
+def _highest(uses: Iterable[PhaseUse]) -> tuple[PhaseUse, ...]:
+    """Of the phases of one name and step, that with the highest peak."""
+    highest: dict[tuple[int, str], PhaseUse] = {}
+    for use in uses:
+        key = (use.step, use.name)
+        if key not in highest or use.peak_allocated_bytes > highest[key].peak_allocated_bytes:
+            highest[key] = use
+    return tuple(highest.values())

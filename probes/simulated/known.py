@@ -78,6 +78,7 @@ class KnownValues(TorchDispatchMode):
 
     def __init__(self, tracker: Tracker | None = None) -> None:
         super().__init__()
+        self.varying = 0  # answers that may be others for another batch: numbers, and positions that a mask chose
         self._tracker = tracker  # told whose output an answer is
 
     @classmethod
@@ -119,6 +120,7 @@ class KnownValues(TorchDispatchMode):
             raise _refusal(
                 func, why, "a smaller batch or sequence length, if it is memory that is short here"
             ) from error
+        self.varying += not isinstance(out, bool)  # masks have padding or not; lengths and ids differ by batch
         return self._as_fakes(func, args, out)
 
     def _as_fakes(self, func: Any, args: tuple[Any, ...], out: Any) -> Any:

@@ -26,11 +26,18 @@ from memdoctor.records import Device, Examination, Workload
 
 
 def simulate(
-    workload: Workload, device: Device, config: Mapping[str, Any], model_source: str, steps: int = STEPS
+    workload: Workload,
+    device: Device,
+    config: Mapping[str, Any],
+    model_source: str,
+    steps: int = STEPS,
+    *,
+    all_micro_steps: bool = False,
 ) -> Examination:
     """Run ``steps`` optimizer steps of ``workload`` on a simulated ``device``.
 
     ``config`` holds the facts of the model's config.json, ``model_source`` says where they are from.
+    Of micro-steps that repeat, only the first run, unless ``all_micro_steps`` are asked for.
 
     Raises:
         InputError: the model, head, attention or optimizer does not exist.
@@ -40,12 +47,17 @@ def simulate(
     gpu = registered()
     subject = _subject(config, workload)
     workload = replace(workload, attention=attention_of(base_of(subject.model)))
-    recording = record(workload, device, subject.model, subject.fake, subject.batches, steps)
+    recording = record(
+        workload, device, subject.model, subject.fake, subject.batches, steps, all_micro_steps=all_micro_steps
+    )
     provenance = provenance_of(
         "simulated", model_source, started, attention_kernels=tuple(sorted(gpu.attention.chosen)) or ("eager",),
         notes=notes_of(workload, device, subject.model, recording.without_gradient),
     )  # fmt: skip
-    return Examination(workload, device, provenance, recording.outcome, recording.timeline)
+    return Examination(
+        workload, device, provenance, recording.outcome, recording.timeline,
+        repeated_micro_steps=recording.repeated_micro_steps,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def test_every_gpu_has_rates_that_hold_together(entry: GpuEntry) -> None:
     assert 4 < rates.fp32_tflops < 130
     major = int(entry.compute_capability.partition(".")[0])
     assert (rates.bf16_tflops is not None) == (major >= 8)
-    assert (rates.fp16_tflops is not None) == (major >= 7 or entry.compute_capability == "6.0")
+    assert (rates.fp16_tflops is not None) == (major >= 7)
     if major >= 8:
         assert rates.bf16_tflops == rates.fp16_tflops
 

@@ -1,4 +1,4 @@
-"""MD104: the target does not fit, and a shorter sequence does."""
+"""MD104: the target does not fit, and a shorter sequence does. Where one sample fits, that is worth knowing only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(evidence: Evidence) -> Finding | None:
     quadratic = workload.attention is Attention.EAGER
     kind = "; eager attention's part of it grows with the square" if quadratic else ""
     return RULE.finding(
-        "error",
+        "info" if _one_sample_fits(evidence) else "error",
         f"{workload.batch_size} x {workload.seq_length} tokens need {format_bytes(evidence.peak.reserved_bytes)} of "
         f"the {format_bytes(evidence.limit_bytes)} that PyTorch can reserve, {workload.batch_size} x {longest} fit "
         f"with {at(there)}: for {workload.seq_length / longest:.2f} times the tokens, activations go from "
@@ -41,13 +41,19 @@ def check(evidence: Evidence) -> Finding | None:
     )  # fmt: skip
 
 
+def _one_sample_fits(evidence: Evidence) -> bool:
+    """Whether batch 1 fits at this length: then a smaller batch does, and nobody has to cut texts off."""
+    one = varied(evidence, "batch_size").get(1)
+    return one is not None and isinstance(one.outcome, Completed)
+
+
 def _activations(examination: Examination) -> int:
     return sum(block.bytes for block in most_alive(examination.timeline, lambda b: b.category is Category.ACTIVATIONS))
 
 
 RULE = Rule(
     id="MD104",
-    title="The sequence length is what does not fit",
+    title="The length decides whether it fits",
     why=(
         "Everything that the encoder keeps for backward grows with the number of tokens, and with the square of the "
         "length where attention keeps its scores. Padding to 512 what is 128 tokens long is paid in full."

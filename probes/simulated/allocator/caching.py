@@ -7,14 +7,15 @@ went back to the driver; failing that the device is out of memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from memdoctor.probes.simulated.allocator.blocks import Block, Pool
 from memdoctor.probes.simulated.allocator.checks import check_pool, check_segments
 from memdoctor.probes.simulated.allocator.expandable import ExpandablePool
 from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.releases import oversize, to_collect
-from memdoctor.probes.simulated.allocator.segments import LiveBlock, Segment, describe, tile
+from memdoctor.probes.simulated.allocator.segments import LiveBlock, Segment, describe, tile, walk
 from memdoctor.probes.simulated.allocator.settings import (
     AllocatorSettings,
     block_ceiling,
@@ -22,6 +23,8 @@ from memdoctor.probes.simulated.allocator.settings import (
     round_size,
     segment_size,
 )
+
+Layout = tuple[tuple[Any, ...], ...]
 
 _ENDLESS = 1 << 44
 """Bytes of addresses of an expandable segment on a device whose size is not known: 16 TiB."""
@@ -120,6 +123,20 @@ class CachingAllocator:
     def segments(self) -> tuple[Segment, ...]:
         """Every segment held, in order of address; of an expandable one, each run of mapped pages."""
         return tuple(segment for _, head in sorted(self._heads.items()) for segment in describe(head))
+
+    def layout(self, names: Mapping[int, int]) -> Layout:
+        """What decides all that follows: every segment in order of address, and its blocks.
+
+        Each block is its size, what ``names`` calls it by its ``id`` (``None``: it is free), whether there is memory
+        behind it, and its age where garbage is collected by age. Two equal layouts serve the same requests alike.
+        """
+        return tuple(
+            (head.pool.small, *((b.size, names.get(id(b)), b.mapped, self._age(b)) for b in walk(head)))
+            for _, head in sorted(self._heads.items())
+        )
+
+    def _age(self, block: Block) -> int:
+        return block.pool.searches - block.pooled_at if self._collects and not block.requested else 0
 
     @property
     def largest_free_block(self) -> int:

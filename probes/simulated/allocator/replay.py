@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from memdoctor.probes.simulated.allocator.blocks import Block
-from memdoctor.probes.simulated.allocator.caching import CachingAllocator
+from memdoctor.probes.simulated.allocator.caching import CachingAllocator, Layout
 from memdoctor.probes.simulated.allocator.oom import OutOfMemory
 from memdoctor.probes.simulated.allocator.segments import Segment
 from memdoctor.probes.simulated.allocator.settings import AllocatorSettings
 from memdoctor.records import Event
+
+Script = Callable[[Callable[[Callable[[int], int]], Layout]], Iterable[Event]]
+"""Makes the events while they are replayed. It may ask for the allocator's layout (:meth:`CachingAllocator.layout`)
+after the last event that it made, with a function from the number of a block alive to the name that it goes by."""
 
 DEVICE_GRAIN = 2 << 20  # bytes: segments are multiples of it
 
@@ -57,7 +61,7 @@ class Replay:
     ``reserved``. ``peak_reserved`` is ``torch.cuda.max_memory_reserved()``: it can be above all of the column, by
     pages that a request mapped before it had to release and retry. ``segments``, ``largest_free_block``,
     ``releasable`` (wholly free segments) and ``stranded`` (free bytes of the others) tell of the end, which
-    is the request that failed when ``ran_out`` is not ``None``.
+    is the request that failed when ``ran_out`` is not ``None``. ``events`` are those that succeeded.
     """
 
     addresses: array[int]
@@ -71,10 +75,11 @@ class Replay:
     releasable: int
     stranded: int
     ran_out: RanOut | None
+    events: tuple[Event, ...] = ()
 
 
 def replay(
-    events: Iterable[Event],
+    events: Iterable[Event] | Script,
     settings: AllocatorSettings | None = None,
     capacity_bytes: int | None = None,
     segment_addresses: Callable[[int], int] | None = None,
@@ -96,11 +101,11 @@ def replay(
     for a call of ``empty_cache`` before an event that is not there.
     """
     run = _Run(CachingAllocator(settings, capacity_bytes, segment_addresses, device_bytes), empty_cache_at)
-    return run.result(run.drive(events))
+    return run.result(run.drive(events(run.layout) if callable(events) else events))
 
 
 def replay_on_the_smallest(
-    events: Sequence[Event], settings: AllocatorSettings | None = None, empty_cache_at: Sequence[int] = ()
+    events: Sequence[Event] | Script, settings: AllocatorSettings | None = None, empty_cache_at: Sequence[int] = ()
 ) -> Replay:
     """Replay ``events`` on the smallest device that they were found to fit, to within 2 MiB.
 
@@ -132,10 +137,17 @@ class _Run:
         self.allocated = array("q")
         self.reserved = array("q")
         self.segment_events: list[SegmentEvent] = []
+        self.events: list[Event] = []
+
+    def layout(self, name: Callable[[int], int]) -> Layout:
+        """The allocator's, with blocks by their names."""
+        alive = ((number, block) for number, block in self.blocks.items() if block is not None)
+        return self.allocator.layout({id(block): name(number) for number, block in alive})
 
     def drive(self, events: Iterable[Event]) -> RanOut | None:
         """Feed every event to the allocator, until the end or until memory runs out."""
         allocator, changes = self.allocator, self.allocator.segment_changes
+        succeeded = self.events.append
         address, allocated, reserved = self.addresses.append, self.allocated.append, self.reserved.append
         empty_cache_at = self._next_empty_cache()
         for number, event in enumerate(events):
@@ -149,6 +161,7 @@ class _Run:
                 return _ran_out(number, full)
             if changes:
                 self._note(number)
+            succeeded(event)
             address(block)
             allocated(allocator.allocated)
             reserved(allocator.reserved)
@@ -208,6 +221,7 @@ class _Run:
             releasable=self.allocator.releasable,
             stranded=self.allocator.stranded,
             ran_out=ran_out,
+            events=tuple(self.events),
         )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memdoctor.environment import document, facts
+from memdoctor.probes.cached import Usage
 from memdoctor.probes.context import Context
 from memdoctor.probes.nvml import Absence, NoGpu
 from memdoctor.probes.seen import Unknown
@@ -100,3 +102,14 @@ def test_a_card_without_a_name_is_called_so(nvml: Any, environment: Any, name: s
         line
         == "a card without a name, 0 B of 15.00 GiB in use, 1.00 GiB more kept by the driver, compute capability 7.5"
     )
+
+
+def test_where_simulated_probes_are_kept(environment: Any) -> None:
+    made = environment(probe_cache=Usage(Path("caches") / "probes", 11, 3 * MIB // 2))
+    assert facts(made)["probe cache"] == f"{Path('caches') / 'probes'}, 11 probes, 1.50 MiB"
+    assert document(made)["probe_cache"] == {
+        "directory": str(Path("caches") / "probes"), "probes": 11, "bytes": 3 * MIB // 2,
+    }  # fmt: skip
+    nowhere = environment()
+    assert facts(nowhere)["probe cache"] == "off"
+    assert document(nowhere)["probe_cache"] is None

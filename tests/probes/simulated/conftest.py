@@ -99,8 +99,9 @@ def train() -> Callable[..., Run]:
             model = make_model()
         settings = {"optimizer": "sgd", "max_grad_norm": 0.0, **workload}
         recording = record(
-            Workload(model="toy", **settings), card(capability), model, fake, lambda workload, number: batch, steps
-        )
+            Workload(model="toy", **settings), card(capability), model, fake, lambda workload, number: batch, steps,
+            all_micro_steps=True,
+        )  # fmt: skip
         return Run(recording.timeline)
 
     return train_toy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,3 +35,12 @@ def test_fires_with_what_nvidia_smi_shows(recording: Any, evidence: Callable[...
 def test_at_the_threshold(recording: Any, evidence: Callable[..., Evidence], held: int, fires: bool) -> None:
     """A quarter of 4,000 B."""
     assert (RULE.check(examined(recording, evidence, held)) is not None) == fires
+
+
+@pytest.mark.parametrize(("total", "fires"), [(40_000, True), (40_001, False)])
+def test_at_the_threshold_of_the_card(
+    recording: Any, evidence: Callable[..., Evidence], total: int, fires: bool
+) -> None:
+    """2,000 B are a twentieth of 40,000."""
+    found = examined(recording, evidence, 2000).examination
+    assert (RULE.check(evidence(replace(found, device=replace(found.device, total_bytes=total)))) is not None) == fires

@@ -30,6 +30,14 @@ def test_fires_with_the_longest_that_fits(holding: Any, evidence: Any) -> None:
     assert finding.at_stake_bytes == 6_144
 
 
+def test_where_one_sample_fits_it_is_only_worth_knowing(holding: Any, evidence: Any) -> None:
+    target = holding({"activations": 12_288}, fits=False, **TARGET)
+    one = ({"batch_size": 1}, holding({"activations": 6_144}))
+    finding = RULE.check(evidence(target, probes=[probe(holding, 256, 6_144), one]))
+    assert finding is not None
+    assert finding.severity == "info"
+
+
 def test_eager_attention_grows_with_the_square(holding: Any, evidence: Any) -> None:
     target = holding({"activations": 12_288}, fits=False, attention=Attention.EAGER, **TARGET)
     finding = RULE.check(evidence(target, probes=[probe(holding, 256, 3_072)]))

@@ -1,0 +1,110 @@
+"""What to do, and why: the plan and the findings in a few lines of the view, and all of it where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memdoctor.levers.wording import in_words
+from memdoctor.records import Diagnosis, Finding, Lever, Plan
+from memdoctor.reports.tables import clean, console, grid, label, print_labelled
+from memdoctor.units import format_bytes
+
+MOST_PLANNED = 4  # entries of the plan in the view
+MOST_FOUND = 3  # findings in the view
+_PASTED = ("trainer", "model", "data", "environment")  # languages of a patch that a user of the Trainer needs
+_COST = {"none": "costs nothing", "time": "", "numerics": "changes numerics", "task": "changes the task"}
+
+
+def plan_table(plan: Sequence[Plan], mode: str) -> Table:
+    """One line an entry: the change, its probed peak, what is left, and what it costs."""
+    table = grid()
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column()
+    for index, entry in enumerate(plan):
+        probed = "" if entry.mode == mode else f", {entry.mode}"
+        costs = ", ".join(filter(None, (_time(entry), _COST[entry.cost])))
+        words = (in_words(entry.change), format_bytes(entry.peak.reserved_bytes), _fits(entry) + probed, costs)
+        table.add_row(label("do" if index == 0 else ""), *map(Text, map(clean, words)))
+    return table
+
+
+def _fits(entry: Plan) -> str:
+    return "fits" if entry.fits else "does not fit"
+
+
+def _time(entry: Plan) -> str:
+    return "" if entry.step_time is None else f"{entry.step_time:.2f} x the time"
+
+
+def advice_lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+    """Label and text: what to paste for the first entry, what would do where there is none, and what was found."""
+    if diagnosis.plan:
+        yield from (("paste", line) for line in pasted(diagnosis.plan[0]))
+    elif diagnosis.smallest is not None:
+        yield "do", _nothing_fits(diagnosis)
+    for index, finding in enumerate(headlines(diagnosis.findings)):
+        yield ("found" if index == 0 else ""), f"{finding.id} {finding.title}"
+    more = len(diagnosis.findings) - len(headlines(diagnosis.findings))
+    if more:
+        yield "", f"and {more} more: --details"
+
+
+def headlines(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """The findings that the view has room for."""
+    return findings[:MOST_FOUND]
+
+
+def pasted(entry: Plan) -> Iterator[str]:
+    """The lines of an entry's patch for a user of the Trainer."""
+    for language in _PASTED:
+        if language in entry.patch:
+            yield " ".join(entry.patch[language].split())
+
+
+def _nothing_fits(diagnosis: Diagnosis) -> str:
+    smallest = diagnosis.smallest
+    assert smallest is not None
+    least = f"nothing fits; the smallest footprint found is {format_bytes(smallest.peak.reserved_bytes)} reserved"
+    text = f"{least} ({in_words(smallest.change)})"
+    for card, what in ((smallest.card, "it fits"), (smallest.card_as_is, "unchanged, this fits")):
+        if card is not None:
+            text += f"; {what} on {card.gpu} with {format_bytes(card.total_bytes)}"
+    return text
+
+
+def print_details(diagnosis: Diagnosis) -> None:
+    """Print every finding with its remedies, every lever, all patches of the plan, and what was not checked."""
+    out = console()
+    for finding in diagnosis.findings:
+        print_labelled(out, finding.id, f"{finding.severity}: {finding.title}: {finding.detail}")
+        for remedy in finding.remedies:
+            print_labelled(out, "", f"- {remedy}")
+    _print_levers(diagnosis.levers, out)
+    for entry in diagnosis.plan:
+        print_labelled(out, "plan", f"{entry.why}; {entry.time_cost}")
+        for language, patch in entry.patch.items():
+            out.print(Text(f"        {language}:", style="bold"))
+            out.print(Text(clean_lines(patch)), soft_wrap=True)
+    passed = len(diagnosis.checks_passed)
+    print_labelled(out, "checks", f"{passed} rules found nothing; {len(diagnosis.not_checked)} could not be checked:")
+    for rule in diagnosis.not_checked:
+        print_labelled(out, "", f"{rule.id} {rule.title}: not checked, because {rule.why}", indent=14)
+
+
+def clean_lines(text: str) -> str:
+    """Lines of a patch, each safe to print, set in."""
+    return "\n".join(f"          {clean(line)}" for line in text.splitlines())
+
+
+def _print_levers(levers: Sequence[Lever], out: Console) -> None:
+    for lever in levers:
+        change = f" ({in_words(lever.change)})" if lever.change and lever.status == "probed" else ""
+        unknown = "not probed: " if lever.status == "not probed" else ""
+        time = "" if lever.step_time is None else f"; {lever.step_time:.2f} x the step time"
+        print_labelled(out, "lever", f"{lever.name}{change}: {unknown}{lever.sentence}{time}")
