@@ -8,6 +8,7 @@ from functools import partial
 
 from memdoctor.analysis import peak_of
 from memdoctor.cases import MEMORY
+from memdoctor.checklist import asks
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
 from memdoctor.matrix import ALLOC_CONF, apply_to
@@ -39,6 +40,7 @@ class Advice:
 
     levers: tuple[Lever, ...]
     checked: Checked
+    evidence: Evidence
     plan: tuple[Plan, ...] = ()
     smallest: Smallest | None = None
 
@@ -47,17 +49,19 @@ class Advice:
 class Adviser:
     """Probes what advice needs, in a session that has probed the target.
 
-    ``replayed`` replays on a card.
+    ``replayed`` replays on a card; ``also`` are changes to probe beside those of the levers.
     """
 
     session: Probing
     target: Workload
     clock: Clock
     replayed: Callable[[Device], Replayer]
+    also: Sequence[Change] = ()
 
     def subjects(self) -> list[Subject]:
         """What to probe for the levers' effect."""
-        return self._subjects(pulls_of(self.target, self.session.case.device))
+        levers = self._subjects(pulls_of(self.target, self.session.case.device))
+        return [*levers, *map(self._subject, self.also)]
 
     def advise(self, changes: Sequence[Change], scaling: Scaling | None) -> Advice:
         """Levers, findings and the plan; ``changes`` are other changes of the target that were probed."""
@@ -65,17 +69,17 @@ class Adviser:
         pulls = pulls_of(replace(self.target, attention=best.workload.attention), self.session.case.device)
         self.session.simulate_on(self._subjects(pulls))
         levers = tuple(self._lever(kind, pull) for kind, pull in pulls)
-        evidence = self._evidence(best, pulls, changes, levers, scaling)
+        evidence = self._follow(self._evidence(best, pulls, [*changes, *self.also], levers, scaling))
         checked = check_all(RULES, evidence)
         if isinstance(best.outcome, Completed):
-            return Advice(levers, checked)
+            return Advice(levers, checked, evidence)
         search = self._search(best.workload.attention)
         found = search.run()
         if found or not search.seen:
             writer = Writer(best, self.clock, self._patcher(best))
             front = self._measured(writer.front(found))
-            return Advice(levers, checked, tuple(writer.entry(item) for item in front))
-        return Advice(levers, checked, smallest=self._smallest(best, search.smallest()))
+            return Advice(levers, checked, evidence, tuple(writer.entry(item) for item in front))
+        return Advice(levers, checked, evidence, smallest=self._smallest(best, search.smallest()))
 
     def _measured(self, front: Sequence[Found]) -> list[Found]:
         """What the plan promises, measured where the card of the case is there to measure on."""
@@ -157,6 +161,15 @@ class Adviser:
             levers=levers,
             scaling=scaling,
         )
+
+    def _follow(self, evidence: Evidence) -> Evidence:
+        """With what the checklist asks, and with what it asks after that."""
+        for _ in range(2):
+            asked = asks(evidence)
+            self.session.simulate_on([self._subject(change) for change in asked])
+            found = tuple(probe for change in asked if (probe := self._probed(change)) is not None)
+            evidence = replace(evidence, probes=(*evidence.probes, *found))
+        return evidence
 
     def _probed(self, change: Change) -> Probe | None:
         pair = self.session.alike(self.target, *self._subject(change))

@@ -9,6 +9,8 @@ from memdoctor.advising import Adviser
 from memdoctor.agreement import counters_of
 from memdoctor.analysis import breakdown_of, modules_of, peak_of, phases_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.cases import Case, check_verifiable, open_case, parse_change
+from memdoctor.checklist import decisions_of, trace_of
+from memdoctor.claims import claim_probes, claims_of
 from memdoctor.errors import MemdoctorError, UsageError
 from memdoctor.matrix import SMALL_BATCHES, apply_change, toggles_of
 from memdoctor.measuring import Probing, Progress, probing
@@ -107,9 +109,14 @@ def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT
 
 
 def diagnose(
-    case: Case, *, time_limit: float = TIME_LIMIT, progress: Progress | None = None, use_cache: bool = True
+    case: Case,
+    *,
+    claims: bool = False,
+    time_limit: float = TIME_LIMIT,
+    progress: Progress | None = None,
+    use_cache: bool = True,
 ) -> Diagnosis:
-    """Probe the target and its matrix, and conclude.
+    """Probe the target and its matrix, and conclude; with ``claims`` also what beliefs in circulation need.
 
     Where this machine's GPU is to be used, batch 1 and 2 are measured first, then whatever is predicted to fit, and all
     is simulated beside; with a case that insists on the GPU these and the target are measured in any case. Nothing else
@@ -128,9 +135,10 @@ def diagnose(
     changes = toggles_of(target, case.device.capability, case.facts.max_seq_length)
     changed = [(change, apply_change(target, change)) for change in changes]
     workloads = [target, *(workload for _, workload in changed)]
+    also = claim_probes(target, case.facts.max_seq_length) if claims else ()
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        adviser = Adviser(session, target, Clock(None), _replayed_on)
+        adviser = Adviser(session, target, Clock(None), _replayed_on, also)
         session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
@@ -146,6 +154,9 @@ def diagnose(
         not_checked=advice.checked.not_checked,
         plan=advice.plan,
         smallest=advice.smallest,
+        checklist=trace_of(advice.evidence, advice.plan),
+        decisions=decisions_of(advice.evidence),
+        claims=claims_of(advice.evidence) if claims else (),
         probes=session.probes,
         scaling=scaling,
         toggles=_toggles(session, target, changed),

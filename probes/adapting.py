@@ -98,7 +98,8 @@ def _checkpoint(model: Any, workload: Workload) -> None:
     if workload.every_n_layers > 1:
         if "every_n_layers" not in parameters:
             raise InputError(
-                "--every-n-layers is not known to the installed transformers", hint="a newer transformers: 5.17 has it, 5.0 has not"
+                "--every-n-layers is not known to the installed transformers",
+                hint="a newer transformers: 5.17 has it, 5.0 has not",
             )
         options["every_n_layers"] = workload.every_n_layers
     try:

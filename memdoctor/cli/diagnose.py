@@ -6,15 +6,14 @@ from typing import Any
 
 import rich_click as click
 
-from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
+from memdoctor.cli.options import DEVICE, MORE, OUTPUT, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.workload_options import WORKLOAD
 
 
 @click.command("diagnose")
-@options(WORKLOAD, DEVICE, OUTPUT, TOP)
-@click.option("--details", is_flag=True, help="Print all findings, levers and patches too.")
-def command(details: bool, **given: Any) -> None:
+@options(WORKLOAD, DEVICE, OUTPUT, TOP, MORE)
+def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     """Why does (or did) this run not fit, and what makes it fit?
 
     Probes the training step at the target, at batch 1 and 2, and with every lever pulled, on a simulated GPU or on your
@@ -22,6 +21,7 @@ def command(details: bool, **given: Any) -> None:
     """
     from memdoctor import doctor
     from memdoctor.reports.advice import print_details
+    from memdoctor.reports.checklist import print_checklist, print_claims
     from memdoctor.reports.documents import diagnosis_document
     from memdoctor.reports.terminal import print_diagnosis
 
@@ -29,7 +29,9 @@ def command(details: bool, **given: Any) -> None:
     check_outputs(ask.outputs, force=ask.force)
     case = doctor.open_case(**ask.case)
     with progress(quiet=ask.quiet) as tell:
-        diagnosis = doctor.diagnose(case, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache)
+        diagnosis = doctor.diagnose(
+            case, claims=claims, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache
+        )
     document = diagnosis_document(diagnosis)
     if ask.as_json:
         print_json(document)
@@ -37,6 +39,9 @@ def command(details: bool, **given: Any) -> None:
         print_diagnosis(diagnosis, top=ask.top)
         if details:
             print_details(diagnosis)
+        if checklist:
+            print_checklist(diagnosis)
+        print_claims(diagnosis)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(

@@ -32,7 +32,7 @@ COMMANDS = {
 RECORD = "record"  # no command: a program of its own, which needs less installed
 LATER_COMMANDS = {"fit", "check", "compare", "run"}
 LATER_OPTIONS = {
-    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--claims", "--message", "--log",
+    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--message", "--log",
     "--snapshot",
 }  # fmt: skip
 

@@ -75,6 +75,12 @@ LISTING = (
 )
 TOP = (_output("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
+MORE = (
+    _output("--details", is_flag=True, help="Print every finding, lever and patch, and what was not checked."),
+    _output("--checklist", is_flag=True, help="Print how the fallback checklist was followed, step by step."),
+    _output("--claims", is_flag=True, help="Probe what common beliefs say, and print each beside what was found."),
+)
+
 
 def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[_F], _F]:
     """Decorate a command with groups of options, in the order given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from memdoctor.records import (
     Phase,
     PhaseName,
     Provenance,
+    RanOut,
     SegmentEvent,
     Timeline,
     Workload,
@@ -149,3 +150,21 @@ def two_steps() -> Examination:
         for number in (*gradients, inputs):
             tape.death(number)
     return tape.examination()
+
+
+@pytest.fixture
+def holding(new_recording: Callable[[], Recording]) -> Callable[..., Examination]:
+    """A step that holds so many bytes by category at its peak, all reserved, on a card of which 9,000 can be.
+
+    One that does not fit ran out of memory at its first event, and went on.
+    """
+
+    def make(sizes: Mapping[str, int], *, fits: bool = True, phase: str = "forward", **more: Any) -> Examination:
+        tape = new_recording()
+        tape.phase(1, phase)
+        for category, size in sizes.items():
+            tape.birth(size, category)
+        outcome = None if fits else RanOut(requested_bytes=1, free_bytes=0, event=0)
+        return tape.examination(outcome=outcome, **more)
+
+    return make

@@ -7,6 +7,7 @@ from memdoctor.rules.allocator import (
     md604_emptying_the_cache,
     md605_settings_without_effect,
     md606_cached,
+    md607_collects_nothing,
 )
 from memdoctor.rules.rule import Rule
 
@@ -17,4 +18,5 @@ RULES: tuple[Rule, ...] = (
     md604_emptying_the_cache.RULE,
     md605_settings_without_effect.RULE,
     md606_cached.RULE,
+    md607_collects_nothing.RULE,
 )

@@ -50,8 +50,7 @@ RULE = Rule(
     title="Memory that PyTorch holds is in pieces too small for the request",
     why=(
         "PyTorch gives a segment back only when all of it is free. Sizes that change from batch to batch leave free "
-        "pieces "
-        "between living tensors; a request larger than each of them fails although their sum would do."
+        "pieces between living tensors; a request larger than each of them fails although their sum would do."
     ),
     needs=(Need("what PyTorch held when it failed", _figures),),
     thresholds=(LEAST_SHARE,),

@@ -38,8 +38,7 @@ RULE = Rule(
     why=(
         "The allocator rounds sizes up to 512 B, and does not split off less than 1 MiB from a large block "
         "(CUDACachingAllocator.cpp, round_size and should_split). Very many small tensors, or many just above a "
-        "block's "
-        "size, make that a share of the card."
+        "block's size, make that a share of the card."
     ),
     thresholds=(LEAST_SHARE,),
     remedies=(

@@ -29,9 +29,8 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         severity,
         f"{format_bytes(overhead)} of the {format_bytes(reserved)} that PyTorch reserves hold no tensor at the peak; "
-        "with "
-        f"expandable segments it reserves {format_bytes(reserved - lever.saves_bytes)}"
-        f"{', and the run fits' if then_fits else ''}",
+        "with expandable segments it reserves "
+        f"{format_bytes(reserved - lever.saves_bytes)}{', and the run fits' if then_fits else ''}",
         {"overhead_bytes": overhead, "reserved_bytes": reserved, "saves_bytes": lever.saves_bytes},
         at_stake_bytes=lever.saves_bytes,
     )

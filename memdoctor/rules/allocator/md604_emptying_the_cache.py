@@ -41,10 +41,8 @@ RULE = Rule(
     title="The cache is emptied without effect on the peak",
     why=(
         "torch.cuda.empty_cache gives unused segments back to the driver. Tensors keep theirs, and when memory is "
-        "short "
-        "PyTorch gives its cache back by itself before it fails. Emptying it costs a synchronisation and new "
-        "requests to "
-        "the driver each time; it helps other processes on the card, not this one."
+        "short PyTorch gives its cache back by itself before it fails. Emptying it costs a synchronisation and new "
+        "requests to the driver each time; it helps other processes on the card, not this one."
     ),
     needs=(Need("a probe without emptying the cache", _without),),
     thresholds=(LEAST_SAVED,),

@@ -25,9 +25,8 @@ def check(evidence: Evidence) -> Finding | None:
         "info",
         f"PyTorch reserves {format_bytes(peak.reserved_bytes)}, and tensors hold at most "
         f"{format_bytes(peak.allocated_bytes)} of it: {format_bytes(overhead)} are cached blocks of sizes that came "
-        "and "
-        f"went. nvidia-smi shows {format_bytes(peak.device_bytes)}; that is no leak, and PyTorch gives whole segments "
-        "back before it fails",
+        f"and went. nvidia-smi shows {format_bytes(peak.device_bytes)}; that is no leak, and PyTorch gives whole "
+        "segments back before it fails",
         {"overhead_bytes": overhead, "reserved_bytes": peak.reserved_bytes, "allocated_bytes": peak.allocated_bytes},
         at_stake_bytes=overhead,
     )
@@ -39,8 +38,7 @@ RULE = Rule(
     why=(
         "The caching allocator keeps what was freed for the next request of that size. Sizes that grow, such as "
         "predictions joined batch by batch, or lengths that change, leave blocks that nothing fits any more. It is "
-        "what "
-        "nvidia-smi counts, and what other processes cannot have."
+        "what nvidia-smi counts, and what other processes cannot have."
     ),
     thresholds=(LEAST_SHARE, LEAST_OF_CARD),
     remedies=(

@@ -33,8 +33,7 @@ RULE = Rule(
     title="The CUDA context takes a large part of the card",
     why=(
         "Every process that uses a GPU has a context with the kernels of PyTorch and its libraries, hundreds of "
-        "megabytes "
-        "whatever is computed. On a small card that is a share of it, and each further process has its own."
+        "megabytes whatever is computed. On a small card that is a share of it, and each further process has its own."
     ),
     thresholds=(LEAST_SHARE,),
     remedies=(

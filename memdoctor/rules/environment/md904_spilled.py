@@ -33,8 +33,7 @@ RULE = Rule(
     title="The driver has moved memory to the host",
     why=(
         "On Windows and WSL the driver gives system memory when the card is full (CUDA - Sysmem Fallback Policy). "
-        "Nothing "
-        "fails; steps take many times as long, and a message may show more allocated than the card holds."
+        "Nothing fails; steps take many times as long, and a message may show more allocated than the card holds."
     ),
     needs=(MEASURED,),
     thresholds=(MOST_RESERVED,),

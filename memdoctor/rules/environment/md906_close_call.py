@@ -29,8 +29,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "warning",
         f"the run {verdict}; the context, {format_bytes(device.context_bytes)}, is known to {format_bytes(error)} "
-        "either "
-        "way: with another driver it may turn out the other way",
+        "either way: with another driver it may turn out the other way",
         {"headroom_bytes": margin, "context_error_bytes": error, "context_source": device.context_source},
         at_stake_bytes=error,
     )
@@ -47,9 +46,8 @@ RULE = Rule(
     id="MD906",
     title="The verdict is closer than the context is known",
     why=(
-        "What the CUDA context takes depends on the driver, the release of CUDA and the kernels that are loaded. "
-        "Where a "
-        "run fits, or does not, by less than that varies, the verdict is a close call."
+        "What the CUDA context takes depends on the driver, the release of CUDA and the kernels that are loaded. Where "
+        "a run fits, or does not, by less than that varies, the verdict is a close call."
     ),
     thresholds=(WITHIN,),
     remedies=(

@@ -38,8 +38,7 @@ RULE = Rule(
     title="Memory of the card belongs to no process that is listed",
     why=(
         "Inside a container NVML does not list processes outside it, and a process that died in the driver can leave "
-        "its "
-        "memory behind. nvidia-smi then shows memory in use and nobody who uses it."
+        "its memory behind. nvidia-smi then shows memory in use and nobody who uses it."
     ),
     needs=(LISTED_BYTES,),
     thresholds=(LEAST,),

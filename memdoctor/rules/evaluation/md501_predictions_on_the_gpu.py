@@ -36,9 +36,8 @@ def check(evidence: Evidence) -> Finding | None:
         severity,
         f"{gathered.arithmetic} of predictions stay on the GPU, and nearly as much again while the next batch is "
         f"joined to them: {format_bytes(gathered.at_peak_bytes)} of evaluation's {format_bytes(peak)}{reserved}. A "
-        f"sample adds "
-        f"{format_bytes(gathered.per_sample_bytes)} whatever the batch, so this card takes at most {room:,} samples"
-        f"{probed_effects(evidence, 'eval_accumulation')}",
+        f"sample adds {format_bytes(gathered.per_sample_bytes)} whatever the batch, so this card takes at most "
+        f"{room:,} samples{probed_effects(evidence, 'eval_accumulation')}",
         {
             "gathered_bytes": gathered.total_bytes, "at_peak_bytes": gathered.at_peak_bytes,
             "per_sample_bytes": gathered.per_sample_bytes, "samples_that_fit": room,
@@ -52,9 +51,8 @@ RULE = Rule(
     title="Evaluation gathers the predictions of all samples on the GPU",
     why=(
         "Without eval_accumulation_steps the Trainer keeps every batch's predictions on the GPU until the last one, "
-        "and "
-        "joins each to a new, longer tensor while the old one is there. The request that fails then does not depend on "
-        "the batch size, and comes at the same part of the evaluation set every time."
+        "and joins each to a new, longer tensor while the old one is there. The request that fails then does not "
+        "depend on the batch size, and comes at the same part of the evaluation set every time."
     ),
     needs=(EVALUATION,),
     thresholds=(LEAST_SHARE,),

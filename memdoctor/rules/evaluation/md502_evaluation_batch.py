@@ -29,9 +29,8 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "error" if error else "info" if evidence.fits else "warning",
         f"evaluation takes {format_bytes(evidence.peak.allocated_bytes)}, training {format_bytes(training)}: a batch "
-        "of "
-        f"{rows} x {evidence.workload.seq_length} holds {format_bytes(batch)} on its way forward (training has batches "
-        f"of {trained}), predictions gathered so far {format_bytes(gathers)}",
+        f"of {rows} x {evidence.workload.seq_length} holds {format_bytes(batch)} on its way forward (training has "
+        f"batches of {trained}), predictions gathered so far {format_bytes(gathers)}",
         {"batch_bytes": batch, "gathered_bytes": gathers, "training_bytes": training, "eval_batch_size": rows},
         at_stake_bytes=batch,
     )
@@ -42,8 +41,8 @@ RULE = Rule(
     title="The batch of evaluation is the peak",
     why=(
         "Evaluation keeps nothing for backward, but the optimizer's state is still there, and a layer's largest "
-        "tensors "
-        "grow with the evaluation batch, which is a setting of its own. auto_find_batch_size does not adjust it."
+        "tensors grow with the evaluation batch, which is a setting of its own. auto_find_batch_size does not adjust "
+        "it."
     ),
     needs=(EVALUATION,),
     remedies=(Remedy("a smaller per_device_eval_batch_size: predictions are the same", "time"),),

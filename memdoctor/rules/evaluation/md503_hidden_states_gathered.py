@@ -45,8 +45,8 @@ RULE = Rule(
     title="Hidden states are gathered with the predictions",
     why=(
         "With output_hidden_states the model returns the output of every layer, and the Trainer keeps whatever the "
-        "model "
-        "returns beside the loss: layers x tokens x hidden size for each sample, where a metric wants a few logits."
+        "model returns beside the loss: layers x tokens x hidden size for each sample, where a metric wants a few "
+        "logits."
     ),
     needs=(EVALUATION, MODEL_CONFIG),
     thresholds=(LEAST_SHARE,),

@@ -35,8 +35,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "warning" if evidence.peak.phase == PhaseName.EVALUATION else "info",
         f"{shape} x {labels:,} logits x {logits.bytes // prod(logits.shape)} B = {format_bytes(logits.bytes)} are "
-        "kept; "
-        f"the index of the largest is {shape} x {_INDEX_BYTES} B = {format_bytes(chosen)}, "
+        f"kept; the index of the largest is {shape} x {_INDEX_BYTES} B = {format_bytes(chosen)}, "
         f"{logits.bytes / chosen:,.0f} times less",
         {"logits_bytes": logits.bytes, "argmax_bytes": chosen, "labels": labels},
         at_stake_bytes=logits.bytes - chosen,
@@ -61,9 +60,8 @@ RULE = Rule(
     id="MD504",
     title="Whole logits are kept where an argmax would do",
     why=(
-        "Metrics such as accuracy, F1 and seqeval use the label with the largest logit. The Trainer keeps all "
-        "logits, as "
-        "many times more as there are labels: with a masked language model, the whole vocabulary for every token."
+        "Metrics such as accuracy, F1 and seqeval use the label with the largest logit. The Trainer keeps all logits, "
+        "as many times more as there are labels: with a masked language model, the whole vocabulary for every token."
     ),
     needs=(EVALUATION,),
     thresholds=(LEAST_SHARE,),

@@ -28,8 +28,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "warning" if held else "info",
         f"{workload.eval_samples:,} samples in batches of {workload.eval_batch_size} are {batches:,} batches; "
-        "predictions "
-        f"would move after every {steps:,}: they all stay, {format_bytes(held)} at evaluation's peak",
+        f"predictions would move after every {steps:,}: they all stay, {format_bytes(held)} at evaluation's peak",
         {"eval_accumulation_steps": steps, "batches": batches, "gathered_bytes": held},
         at_stake_bytes=held,
     )
@@ -39,9 +38,8 @@ RULE = Rule(
     id="MD505",
     title="eval_accumulation_steps is never reached",
     why=(
-        "The setting counts batches of evaluation. Where there are no more of them than it says, nothing moves to "
-        "the host "
-        "before the end, and the setting does nothing."
+        "The setting counts batches of evaluation. Where there are no more of them than it says, nothing moves to the "
+        "host before the end, and the setting does nothing."
     ),
     needs=(EVALUATION,),
     thresholds=(BATCHES,),

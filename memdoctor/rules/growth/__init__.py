@@ -6,6 +6,7 @@ from memdoctor.rules.growth import (
     md803_kept_between_runs,
     md804_workspace_stays,
     md805_resumed_twice,
+    md806_second_step,
 )
 from memdoctor.rules.rule import Rule
 
@@ -15,4 +16,5 @@ RULES: tuple[Rule, ...] = (
     md803_kept_between_runs.RULE,
     md804_workspace_stays.RULE,
     md805_resumed_twice.RULE,
+    md806_second_step.RULE,
 )

@@ -40,10 +40,8 @@ RULE = Rule(
     title="Each step leaves more allocated than the one before",
     why=(
         "After the first step, which makes the optimizer's state, a step should end with what it began with. What "
-        "grows in "
-        "*allocated* is held by some reference: a list of outputs, a metric, a hook. (Growth in *reserved* alone is "
-        "cache, "
-        "as lengths change.)"
+        "grows in *allocated* is held by some reference: a list of outputs, a metric, a hook. (Growth in *reserved* "
+        "alone is cache, as lengths change.)"
     ),
     needs=(TWO_STEPS,),
     thresholds=(LEAST_GROWTH, SOON),

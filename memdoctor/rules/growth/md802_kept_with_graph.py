@@ -17,9 +17,8 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     return RULE.finding(
         growth_severity(growing, evidence),
-        f"{growth_in_words(growing, evidence)}. {format_bytes(growing.of_activations)} of it are activations: "
-        "outputs or "
-        f"a loss are kept with the graph that made them. Most of it: {growing.largest}",
+        f"{growth_in_words(growing, evidence)}. {format_bytes(growing.of_activations)} of it are activations: outputs "
+        f"or a loss are kept with the graph that made them. Most of it: {growing.largest}",
         {
             "growth_bytes": growing.bytes, "activations_bytes": growing.of_activations,
             "steps_seen": len(growing.per_step) + 1,

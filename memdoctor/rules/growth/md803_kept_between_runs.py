@@ -57,8 +57,8 @@ RULE = Rule(
     title="Each run leaves more allocated than the one before",
     why=(
         "A model is freed when the last reference to it is. A Trainer in a list of results, a callback, a scheduler "
-        "that "
-        "holds its optimizer, an exception's traceback or a cycle that was not collected keep it over the next run."
+        "that holds its optimizer, an exception's traceback or a cycle that was not collected keep it over the next "
+        "run."
     ),
     needs=(RUNS,),
     thresholds=(LEAST_SHARE, NEARNESS),

@@ -29,8 +29,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "info",
         f"{format_bytes(left)} stay allocated after each of {len(runs)} runs: {times}{format_bytes(size)}, the "
-        "workspace "
-        "that cuBLAS keeps for a thread for the life of the process; it does not grow",
+        "workspace that cuBLAS keeps for a thread for the life of the process; it does not grow",
         {"left_bytes": left, "workspace_bytes": size},
     )
 
@@ -40,8 +39,7 @@ RULE = Rule(
     title="What stays allocated is cuBLAS's workspace",
     why=(
         "The first matrix product of a thread allocates a workspace through PyTorch's allocator, 8.125 MiB on most "
-        "GPUs, "
-        "and it is never freed. It is often taken for a leak, since memory_allocated() never returns to 0."
+        "GPUs, and it is never freed. It is often taken for a leak, since memory_allocated() never returns to 0."
     ),
     needs=(RUNS,),
     thresholds=(THREADS,),

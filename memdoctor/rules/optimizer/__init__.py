@@ -9,6 +9,7 @@ from memdoctor.rules.optimizer import (
     md306_clipping_is_the_peak,
     md307_few_trained,
     md308_paged_state,
+    md309_accumulated_gradients,
 )
 from memdoctor.rules.rule import Rule
 
@@ -21,4 +22,5 @@ RULES: tuple[Rule, ...] = (
     md306_clipping_is_the_peak.RULE,
     md307_few_trained.RULE,
     md308_paged_state.RULE,
+    md309_accumulated_gradients.RULE,
 )

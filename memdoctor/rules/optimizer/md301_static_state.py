@@ -19,11 +19,11 @@ LEAST_SHARE = Threshold(
 def check(evidence: Evidence) -> Finding | None:
     """What no batch size and no length changes is more than the card gives, or half of the peak.
 
-    Where the step fits and the optimizer step is its peak, MD302 says it.
+    Where the run fits and the optimizer step is its peak, MD302 says it; where evaluation is, that is what matters.
     """
     static, limit, peak = evidence.static_bytes, evidence.limit_bytes, evidence.peak.allocated_bytes
     held = sum(getattr(evidence.breakdown, category.value) for category in STATIC)
-    if static <= limit and (held < LEAST_SHARE.value * peak or (evidence.fits and _step_is_the_peak(evidence))):
+    if static <= limit and (held < LEAST_SHARE.value * peak or (evidence.fits and _is_said_elsewhere(evidence))):
         return None
     severity: Severity = "error" if static > limit else "info" if evidence.fits else "warning"
     compared = (
@@ -35,16 +35,17 @@ def check(evidence: Evidence) -> Finding | None:
     levers = ("8-bit optimizer", "Adafactor", "SGD", "freezing", "LoRA")
     return RULE.finding(
         severity,
-        f"{static_in_words(evidence)}: {compared}; no batch size and no length changes it"
-        f"{probed_effects(evidence, *levers)}",
+        f"{static_in_words(evidence)}: {compared}; no batch size and no length changes "
+        f"it{probed_effects(evidence, *levers)}",
         {"static_bytes": static, "at_peak_bytes": held, "limit_bytes": limit, "peak_allocated_bytes": peak},
         at_stake_bytes=static if static > limit else held,
         remedies=still_open(evidence, RULE.remedies),
     )
 
 
-def _step_is_the_peak(evidence: Evidence) -> bool:
-    return evidence.phase_peak(PhaseName.OPTIMIZER) >= NEARNESS.value * evidence.peak.allocated_bytes
+def _is_said_elsewhere(evidence: Evidence) -> bool:
+    step_is_the_peak = evidence.phase_peak(PhaseName.OPTIMIZER) >= NEARNESS.value * evidence.peak.allocated_bytes
+    return step_is_the_peak or evidence.peak.phase == PhaseName.EVALUATION
 
 
 RULE = Rule(
@@ -52,8 +53,7 @@ RULE = Rule(
     title="Static state fills the card, or most of the peak",
     why=(
         "Training keeps a gradient and the optimizer's state for every parameter: with Adam in fp32 16 bytes each. "
-        "That "
-        "is there at batch 1 as it is at batch 64, and where it alone is larger than the card, no batch size fits."
+        "That is there at batch 1 as it is at batch 64, and where it alone is larger than the card, no batch size fits."
     ),
     thresholds=(LEAST_SHARE,),
     remedies=(

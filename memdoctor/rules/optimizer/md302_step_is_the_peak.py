@@ -28,8 +28,8 @@ def check(evidence: Evidence) -> Finding | None:
         severity,
         f"the optimizer step holds {format_bytes(step)} ({static_in_words(evidence)}), the whole run at most "
         f"{format_bytes(peak)}; activations, {format_bytes(activations)} at their most, are gone by then: batch size, "
-        "length, checkpointing and attention bring the peak no lower than the step"
-        f"{probed_effects(evidence, 'batch', 'checkpointing', 'fp16')}",
+        "length, checkpointing and attention bring the peak no lower than the "
+        f"step{probed_effects(evidence, 'batch', 'checkpointing', 'fp16')}",
         {"step_bytes": step, "peak_allocated_bytes": peak, "activations_bytes": activations},
         at_stake_bytes=step,
         remedies=still_open(evidence, RULE.remedies),
@@ -41,8 +41,7 @@ RULE = Rule(
     title="The optimizer step is the peak",
     why=(
         "While the optimizer steps, parameters, all gradients and all state are there at once. At small batches that "
-        "is "
-        "more than forward and backward take, and settings that shrink activations then change nothing."
+        "is more than forward and backward take, and settings that shrink activations then change nothing."
     ),
     thresholds=(NEARNESS,),
     remedies=(

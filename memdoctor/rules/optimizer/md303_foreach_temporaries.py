@@ -50,9 +50,8 @@ RULE = Rule(
     id="MD303",
     title="Lists of foreach temporaries make the optimizer step the peak",
     why=(
-        "The foreach implementation (adamw_torch and its kin) computes with lists of all tensors of a parameter "
-        "group at "
-        "once, so each intermediate result is as large as the group. A fused kernel has none of them."
+        "The foreach implementation (adamw_torch and its kin) computes with lists of all tensors of a parameter group "
+        "at once, so each intermediate result is as large as the group. A fused kernel has none of them."
     ),
     thresholds=(LEAST_SHARE,),
     remedies=(

@@ -31,8 +31,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "warning" if matters else "info",
         f"gradients of the step before, {format_bytes(kept)}, stay through forward and backward beside the "
-        "activations; "
-        f"the peak is {where}{probed_effects(evidence, 'set_to_none')}",
+        f"activations; the peak is {where}{probed_effects(evidence, 'set_to_none')}",
         {"kept_bytes": kept, "peak_phase": peak.phase},
         at_stake_bytes=kept if matters else 0,
     )

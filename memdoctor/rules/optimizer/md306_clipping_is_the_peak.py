@@ -25,7 +25,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "info" if evidence.fits else "error" if others <= evidence.limit_bytes else "warning",
         f"clipping to the norm {evidence.workload.max_grad_norm:g} takes {format_bytes(peak.allocated_bytes)}, every "
-        f"other phase at most {format_bytes(others)}: {format_bytes(more)} are its own copies of gradients",
+        f"other phase at most {format_bytes(others)}: {format_bytes(more)} are what clipping itself makes",
         {"clip_bytes": more, "others_bytes": others},
         at_stake_bytes=more,
     )

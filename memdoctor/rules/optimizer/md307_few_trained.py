@@ -32,8 +32,7 @@ def check(evidence: Evidence) -> Finding | None:
         "info" if evidence.fits else "warning",
         f"{trained:,} of {total:,} parameters are trained, so gradients and optimizer state hold only "
         f"{format_bytes(changes)}; activations hold {format_bytes(activations)} of the {format_bytes(peak)} at the "
-        "peak, "
-        f"and training fewer parameters leaves them{probed_effects(evidence, 'checkpointing', 'batch', 'fp16')}",
+        f"peak, and training fewer parameters leaves them{probed_effects(evidence, 'checkpointing', 'batch', 'fp16')}",
         {"trained_parameters": trained, "parameters": total, "activations_bytes": activations},
         at_stake_bytes=activations,
         remedies=still_open(evidence, RULE.remedies),
@@ -45,8 +44,7 @@ RULE = Rule(
     title="Few parameters are trained, yet activations hold the peak",
     why=(
         "Freezing and LoRA save gradients and optimizer state. Backward still passes through every layer above the "
-        "first "
-        "that is trained, and needs what those layers keep: only layers below all that is trained keep nothing."
+        "first that is trained, and needs what those layers keep: only layers below all that is trained keep nothing."
     ),
     thresholds=(MOST_TRAINED, LEAST_SHARE),
     remedies=(

@@ -7,6 +7,7 @@ from memdoctor.rules.several_gpus import (
     md703_stage_without_effect,
     md704_one_gpu,
     md705_ddp_divides_nothing,
+    md706_one_large_parameter,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -15,4 +16,5 @@ RULES: tuple[Rule, ...] = (
     md703_stage_without_effect.RULE,
     md704_one_gpu.RULE,
     md705_ddp_divides_nothing.RULE,
+    md706_one_large_parameter.RULE,
 )

@@ -38,8 +38,8 @@ RULE = Rule(
     title="DDP's buckets are a second copy of the gradients",
     why=(
         "DistributedDataParallel copies gradients into flat buckets to reduce them, and keeps the buckets "
-        "(reducer.cpp, "
-        "initialize_buckets). Unless gradients are views into them, that is 4 bytes more for every fp32 parameter."
+        "(reducer.cpp, initialize_buckets). Unless gradients are views into them, that is 4 bytes more for every fp32 "
+        "parameter."
     ),
     needs=(SEVERAL_GPUS,),
     thresholds=(LEAST_SHARE,),

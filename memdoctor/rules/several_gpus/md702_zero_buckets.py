@@ -41,10 +41,9 @@ RULE = Rule(
     id="MD702",
     title="ZeRO's reduce bucket is larger than all gradients",
     why=(
-        "DeepSpeed allocates its reduce bucket in full, for models of billions of parameters. For a model of BERT's "
-        "size "
-        'the bucket can cost more than sharding saves. With "auto" the Trainer fills in the square of the hidden '
-        "size."
+        "DeepSpeed allocates its reduce bucket in full, at a size meant for billions of parameters. For a model of "
+        "BERT's size the bucket can cost more than sharding saves. Where the file says auto, the Trainer fills in the "
+        "square of the hidden size."
     ),
     needs=(SEVERAL_GPUS,),
     thresholds=(REDUCE_BUCKET,),

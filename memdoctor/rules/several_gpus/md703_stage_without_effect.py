@@ -28,9 +28,8 @@ def check(evidence: Evidence) -> Finding | None:
         "info" if evidence.fits else "warning",
         f"{workload.strategy} on {gpus} GPUs shards {words(workload.strategy)}, {format_bytes(sharded)} of the "
         f"{format_bytes(peak)} at the peak, and saves at most {gpus - 1}/{gpus} of it, {format_bytes(saved)}; "
-        "activations "
-        f"hold {format_bytes(parts.activations)}, which every GPU keeps ({NOT_PROBED})"
-        f"{probed_effects(evidence, 'checkpointing', 'batch')}",
+        f"activations hold {format_bytes(parts.activations)}, which every GPU keeps "
+        f"({NOT_PROBED}){probed_effects(evidence, 'checkpointing', 'batch')}",
         {"sharded_bytes": sharded, "saves_at_most_bytes": saved, "activations_bytes": parts.activations},
         at_stake_bytes=parts.activations,
         remedies=still_open(evidence, RULE.remedies),
@@ -42,10 +41,8 @@ RULE = Rule(
     title="What is sharded is not what holds the peak",
     why=(
         "ZeRO and FSDP divide optimizer state, gradients and parameters among GPUs. Activations belong to each GPU's "
-        "own "
-        "batch: no stage makes them smaller, and the activation_checkpointing block of a DeepSpeed file only "
-        "configures "
-        "what the model has to call itself."
+        "own batch: no stage makes them smaller, and the activation_checkpointing block of a DeepSpeed file only "
+        "configures what the model has to call itself."
     ),
     needs=(SEVERAL_GPUS,),
     thresholds=(LEAST_SHARE,),

@@ -36,8 +36,7 @@ RULE = Rule(
     title="A strategy for several GPUs runs on one",
     why=(
         "Sharding divides by the number of GPUs, DDP copies to all of them. On one GPU neither saves anything, and "
-        "their "
-        "buckets cost. (Offloading to the host is another matter: it helps on one GPU too.)"
+        "their buckets cost. (Offloading to the host is another matter: it helps on one GPU too.)"
     ),
     needs=(SEVERAL_GPUS,),
     thresholds=(GPUS,),

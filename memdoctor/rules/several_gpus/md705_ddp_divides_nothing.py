@@ -37,9 +37,8 @@ RULE = Rule(
     id="MD705",
     title="DDP gives every GPU the whole static state",
     why=(
-        "DDP divides the batch among GPUs and nothing else: each holds all parameters, gradients and optimizer "
-        "state. What "
-        "does not fit one GPU at batch 1 does not fit eight of them."
+        "DDP divides the batch among GPUs and nothing else: each holds all parameters, gradients and optimizer state. "
+        "What does not fit one GPU at batch 1 does not fit eight of them."
     ),
     needs=(SEVERAL_GPUS,),
     thresholds=(LEAST_SHARE,),

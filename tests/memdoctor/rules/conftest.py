@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from memdoctor.records import Examination, Lever, Peak, RanOut
+from memdoctor.records import Examination, Lever, Peak
 from memdoctor.rules import Evidence, evidence_of
 
 CONFIG = {
@@ -36,24 +36,5 @@ def probed_lever() -> Callable[..., Lever]:
         )
         fields = {"change": {}, "status": "probed", "cost": "none", "sentence": "", "peak": peak, "saves_bytes": saves}
         return Lever(name=name, **{**fields, **more})
-
-    return make
-
-
-@pytest.fixture
-def holding(new_recording: Callable[[], Any]) -> Callable[..., Examination]:
-    """A step that holds so many bytes by category at its peak, all reserved, on a card of which 9,000 can be.
-
-    One that does not fit ran out of memory at its first event, and went on.
-    """
-
-    def make(sizes: Mapping[str, int], *, fits: bool = True, phase: str = "forward", **more: Any) -> Examination:
-        tape = new_recording()
-        tape.phase(1, phase)
-        for category, size in sizes.items():
-            tape.birth(size, category)
-        outcome = None if fits else RanOut(requested_bytes=1, free_bytes=0, event=0)
-        made: Examination = tape.examination(outcome=outcome, **more)
-        return made
 
     return make

@@ -20,8 +20,7 @@ def test_fires_with_what_is_in_the_hosts_memory(on_card: OnCard, counted: Counte
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 2000)
     assert finding.detail == (
         "PyTorch reserved 11.72 KiB on a card of 9.77 KiB: at least 1.95 KiB are in the host's memory, and every "
-        "access "
-        "to them crosses the bus"
+        "access to them crosses the bus"
     )
 
 

@@ -22,8 +22,7 @@ def test_fires_with_the_margin_and_the_error(on_card: OnCard) -> None:
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 100)
     assert finding.detail == (
         "the run fits, 50 B to spare; the context, 1000 B, is known to 100 B either way: with another driver it may "
-        "turn "
-        "out the other way"
+        "turn out the other way"
     )
 
 

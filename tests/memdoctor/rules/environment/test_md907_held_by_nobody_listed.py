@@ -22,8 +22,7 @@ def test_fires_with_what_belongs_to_nobody(on_card: OnCard, counted: Counted) ->
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 4 * GIB)
     assert finding.detail == (
         "9.00 GiB of the card are in use; this process holds 2.00 GiB, others that are listed 3.00 GiB: 4.00 GiB "
-        "belong "
-        "to nobody who is listed"
+        "belong to nobody who is listed"
     )
 
 

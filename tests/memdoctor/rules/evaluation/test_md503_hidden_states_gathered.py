@@ -22,8 +22,7 @@ def test_fires_with_their_number_and_the_rest(evaluated: Evaluated, evidence: Ev
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 2880)
     assert finding.detail == (
         "3 hidden states of 6 samples x 5 x 8 are kept with the predictions, 2.81 KiB; everything else that is "
-        "gathered "
-        "takes 48 B"
+        "gathered takes 48 B"
     )
 
 

@@ -21,8 +21,7 @@ def test_fires_with_what_the_index_would_take(evaluated: Evaluated, evidence: Ev
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 11_760)
     assert finding.detail == (
         "6 samples x 5 tokens x 100 logits x 4 B = 11.72 KiB are kept; the index of the largest is 6 samples x 5 "
-        "tokens "
-        "x 8 B = 240 B, 50 times less"
+        "tokens x 8 B = 240 B, 50 times less"
     )
 
 

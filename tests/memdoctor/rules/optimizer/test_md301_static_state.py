@@ -25,8 +25,7 @@ def test_more_than_the_card_gives_is_an_error(
     assert finding.detail == (
         "parameters 100 x 4 B = 400 B, gradients 100 x 4 B = 400 B, optimizer state 2 x 100 x 4 B = 800 B: 1.56 KiB "
         "together, 1 B more than the 1.56 KiB that PyTorch can have on this card, before the first activation; no "
-        "batch "
-        "size and no length changes it; probed: Adafactor saves 700 B of what is reserved, SGD changes nothing"
+        "batch size and no length changes it; probed: Adafactor saves 700 B of what is reserved, SGD changes nothing"
     )
 
 
@@ -59,6 +58,17 @@ def test_where_the_step_fits_and_is_the_peak_md302_says_it(
     static_step: Callable[..., Any], evidence: Callable[..., Evidence]
 ) -> None:
     assert RULE.check(evidence(static_step(100, activations=64).examination())) is None
+
+
+@pytest.mark.parametrize(("phase", "fires"), [("forward", True), ("evaluation", False)])
+def test_where_evaluation_is_the_peak_it_is_quiet(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], phase: str, fires: bool
+) -> None:
+    """400 B of parameters and 800 B of state are still there, and 800 B of what the phase takes."""
+    step = static_step(100)
+    step.phase(2, phase)
+    step.birth(800, "temporaries")
+    assert (RULE.check(evidence(step.examination())) is not None) == fires
 
 
 def test_what_is_in_use_is_no_remedy(static_step: Callable[..., Any], evidence: Callable[..., Evidence]) -> None:

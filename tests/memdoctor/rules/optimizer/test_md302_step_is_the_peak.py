@@ -24,9 +24,8 @@ def test_fires_with_what_forward_and_backward_take(
     assert finding.detail == (
         "the optimizer step holds 1.56 KiB (parameters 100 x 4 B = 400 B, gradients 100 x 4 B = 400 B, optimizer state "
         "2 x 100 x 4 B = 800 B), the whole run at most 1.56 KiB; activations, 64 B at their most, are gone by then: "
-        "batch size, length, checkpointing and attention bring the peak no lower than the step; probed: batch costs "
-        "5 B "
-        "of what is reserved, checkpointing changes nothing"
+        "batch size, length, checkpointing and attention bring the peak no lower than the step; probed: batch costs 5 "
+        "B of what is reserved, checkpointing changes nothing"
     )
 
 

@@ -21,8 +21,8 @@ def test_fires_with_what_would_be_the_peak_without(
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 2000 - 1700)
     assert finding.detail == (
         "1 outputs of _foreach_sqrt hold 400 B at the peak, 1.95 KiB in the optimizer step; without them the step "
-        "takes "
-        "1.56 KiB, and forward and backward take 1.66 KiB; probed: fused optimizer saves 300 B of what is reserved"
+        "takes 1.56 KiB, and forward and backward take 1.66 KiB; probed: fused optimizer saves 300 B of what is "
+        "reserved"
     )
     assert finding.remedies[0] == 'optim="adamw_torch_fused" (safe)'
 

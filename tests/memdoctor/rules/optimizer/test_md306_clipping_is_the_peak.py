@@ -26,7 +26,7 @@ def test_fires_with_what_clipping_adds(recording: Any, evidence: Callable[..., E
     assert finding is not None
     assert (finding.severity, finding.at_stake_bytes) == ("info", 500)
     assert finding.detail == (
-        "clipping to the norm 1 takes 1.46 KiB, every other phase at most 990 B: 500 B are its own copies of gradients"
+        "clipping to the norm 1 takes 1.46 KiB, every other phase at most 990 B: 500 B are what clipping itself makes"
     )
 
 

@@ -20,10 +20,8 @@ def test_fires_with_both_figures(
     assert (finding.severity, finding.at_stake_bytes) == ("info", 1000)
     assert finding.detail == (
         "10 of 100 parameters are trained, so gradients and optimizer state hold only 120 B; activations hold 1000 B "
-        "of "
-        "the 1.41 KiB at the peak, and training fewer parameters leaves them; probed: checkpointing saves 800 B of "
-        "what "
-        "is reserved"
+        "of the 1.41 KiB at the peak, and training fewer parameters leaves them; probed: checkpointing saves 800 B of "
+        "what is reserved"
     )
 
 

@@ -22,9 +22,8 @@ def test_fires_with_both_sizes(shared_step: Shared, evidence: Evidences) -> None
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 2 * (500_000_000 - 109_483_778))
     assert finding.detail == (
         "a reduce bucket of the default size is 500,000,000 x 2 B = 953.67 MiB, and a second one with overlap_comm; "
-        "all "
-        "gradients of the model are 109,483,778 x 2 B = 208.82 MiB, and optimizer state holds 835.29 MiB before it is "
-        "sharded (not probed: arithmetic on one GPU's step)"
+        "all gradients of the model are 109,483,778 x 2 B = 208.82 MiB, and optimizer state holds 835.29 MiB before it "
+        "is sharded (not probed: arithmetic on one GPU's step)"
     )
 
 

@@ -21,9 +21,8 @@ def test_fires_with_what_sharding_would_leave(shared_step: Shared, evidence: Evi
     assert (finding.severity, finding.at_stake_bytes) == ("warning", 1600)
     assert finding.detail == (
         "each of the 4 GPUs holds all of it: parameters 100 x 4 B = 400 B, gradients 100 x 4 B = 400 B, optimizer "
-        "state "
-        "2 x 100 x 4 B = 800 B, 1.56 KiB of the 1.95 KiB at the peak. Divided by 4 it would be 400 B (not probed: "
-        "arithmetic on one GPU's step)"
+        "state 2 x 100 x 4 B = 800 B, 1.56 KiB of the 1.95 KiB at the peak. Divided by 4 it would be 400 B (not "
+        "probed: arithmetic on one GPU's step)"
     )
 
 
