@@ -15,7 +15,7 @@ from memdoctor.patches import NOT_PATCHED, patch_of
 from memdoctor.records import Workload
 
 Case = tuple[dict[str, Any], dict[str, Any]]
-NO_FIELDS = ("gpu", "memory", "backend", "offline", "alloc_conf")
+NO_FIELDS = ("gpu", "memory", "backend", "offline", "alloc_conf", "details", "checklist", "claims")
 
 
 def parsed(line: str) -> dict[str, Any]:
