@@ -48,7 +48,9 @@ def _worked(basis: Basis, setting: Setting) -> Examination:
         small, larger = basis.probes
         pairs = zip(small.work, larger.work, strict=True)
         work = tuple(_at(setting.batch, *pair) for pair in pairs)
-        made = replace(larger, work=work, repeated_micro_steps=setting.accumulation - MICRO_BATCHES)
+        workload = replace(larger.workload, gradient_accumulation_steps=setting.accumulation)
+        repeats = setting.accumulation - MICRO_BATCHES
+        made = replace(larger, workload=workload, work=work, repeated_micro_steps=repeats)
     if not basis.optimizers:
         return made
     _, smaller = basis.optimizers
