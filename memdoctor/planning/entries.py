@@ -9,7 +9,7 @@ from memdoctor.analysis import breakdown_of, peak_of
 from memdoctor.levers.wording import in_words
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.search import Found
-from memdoctor.planning.settings import ORDER
+from memdoctor.planning.settings import ORDER, intrusion
 from memdoctor.records import Change, Examination, Plan, Ratio
 from memdoctor.units import format_bytes
 
@@ -73,8 +73,8 @@ def _time_in_words(ratio: Ratio, kind: str) -> str:
     return f"{ratio.value:.2f} x the step time ({kind}{band})"
 
 
-def _rank(entry: Plan) -> tuple[int, float, int]:
-    return ORDER.index(entry.cost), entry.step_time or 0.0, len(entry.change)
+def _rank(entry: Plan) -> tuple[int, float]:
+    return ORDER.index(entry.cost), (entry.step_time or 1.0) * (1 + intrusion(entry.change))
 
 
 def _dominates(other: Plan, entry: Plan) -> bool:
@@ -83,5 +83,5 @@ def _dominates(other: Plan, entry: Plan) -> bool:
     return all(b <= a for a, b in zip(ours, theirs, strict=True)) and ours != theirs
 
 
-def _measures(entry: Plan) -> tuple[int, float, int, int]:
-    return ORDER.index(entry.cost), entry.step_time or 0.0, len(entry.change), entry.peak.reserved_bytes
+def _measures(entry: Plan) -> tuple[int, float, float, int]:
+    return ORDER.index(entry.cost), entry.step_time or 1.0, intrusion(entry.change), entry.peak.reserved_bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from memdoctor.analysis import peak_of, phases_of
 from memdoctor.matrix import ALLOC_CONF, apply_to
@@ -19,6 +20,7 @@ from memdoctor.planning.settings import (
     Setting,
     expandable,
     free_changes,
+    intrusion,
     setting_of,
     splits,
     structures,
@@ -117,18 +119,35 @@ class Search:
         """Of a structure with what evaluation needs, and with a change of the task."""
         return worst(cost, "time" if self._evaluation else "none", "task" if task else "none")
 
-    def _walk(self, candidates: Sequence[Setting]) -> Found | None:
-        """Probe from the fastest on what may fit, until one does; and one that changes less, where there is one."""
-        self.forecasts.prepare(candidates)
-        ordered = sorted(candidates, key=lambda setting: (self._seconds(setting), len(setting.change)))
-        first = self._first_that_fits(ordered)
-        if first is not None:
-            simpler = [setting for setting in ordered if _levers(setting) < _levers(first.setting)]
-            self._first_that_fits(sorted(simpler, key=lambda setting: (_levers(setting), self._seconds(setting))))
-        return first
+    def _walk(self, candidates: Sequence[Setting]) -> None:
+        """Probe from the most preferred on what may fit, until one does; and one that changes less, where there is one.
 
-    def _seconds(self, setting: Setting) -> float:
-        return self.clock.expected(setting, self.forecasts)
+        The batch is split only where that may be preferred to what fits whole: no split is faster than the whole batch.
+        """
+        whole = [setting for setting in candidates if not self._is_split(setting)]
+        self.forecasts.prepare(whole)
+        best = self._first_that_fits(sorted(whole, key=self._preference))
+        limit = inf if best is None else self._preference(best.setting)
+        split = [s for s in candidates if self._is_split(s) and self._preference(self._unsplit(s)) < limit]
+        self.forecasts.prepare(split)
+        better = self._first_that_fits(sorted((s for s in split if self._preference(s) < limit), key=self._preference))
+        first = better or best
+        if first is not None:
+            known = [*whole, *split]
+            simpler = [setting for setting in known if _levers(setting) < _levers(first.setting)]
+            self._first_that_fits(sorted(simpler, key=lambda setting: (_levers(setting), self._preference(setting))))
+
+    def _is_split(self, setting: Setting) -> bool:
+        return setting.batch != self.forecasts.target.batch_size
+
+    def _unsplit(self, setting: Setting) -> Setting:
+        """The setting with the batch of the target."""
+        target = self.forecasts.target
+        return Setting(_rest(setting), setting.cost, target.batch_size, target.gradient_accumulation_steps)
+
+    def _preference(self, setting: Setting) -> float:
+        """Its time, and up to a tenth more for what it changes: the smaller, the better."""
+        return self.clock.expected(setting, self.forecasts) * (1 + intrusion(setting.change))
 
     def _first_that_fits(self, ordered: Sequence[Setting]) -> Found | None:
         tries = 0

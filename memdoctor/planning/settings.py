@@ -17,6 +17,16 @@ SHORTEST = 32  # tokens; shorter inputs are another task
 SMALLER_OPTIMIZERS = (EIGHT_BIT, ADAFACTOR, SGD)  # by how near they are to AdamW
 
 
+INTRUSION = {
+    "precision": 0.01, EIGHT_BIT: 0.03, ADAFACTOR: 0.05, SGD: 0.07, "gradient_checkpointing": 0.005,
+    "batch_size": 0.005, ALLOC_CONF: 0.005,
+}  # fmt: skip
+"""What time a change may take more than another before the other is preferred, although it changes more.
+
+All together stay under a tenth: nothing is recommended that takes more than a tenth longer than what is possible.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One way to train the target: the change, what it costs at most, and how the batch is split."""
@@ -29,6 +39,11 @@ class Setting:
     def of(self, target: Workload, device: Device) -> tuple[Workload, Device]:
         """The target with the change, and the card with its allocator's settings."""
         return apply_to(target, device, self.change)
+
+
+def intrusion(change: Change) -> float:
+    """How much is changed, as a share of the step's time."""
+    return sum(INTRUSION.get(name, INTRUSION.get(str(value), 0.0)) for name, value in change.items())
 
 
 def worst(*costs: Cost) -> Cost:
