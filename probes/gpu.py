@@ -29,6 +29,7 @@ from memdoctor.probes.provenance import kernels_in, provenance_of
 from memdoctor.probes.real import Subject, batches_on, make_up_weights, real_subject
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
 from memdoctor.probes.timed import TimedTracker
+from memdoctor.probes.timing import seconds_of_step
 from memdoctor.probes.tracker import Mark, watching
 from memdoctor.probes.watch import TrackingWatch, train_watched
 from memdoctor.records import Counters, Device, Examination, PhaseName, Workload
@@ -88,6 +89,8 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
     run = run_watched(allocator, subject, workload, asked.steps)
     held = held_on(card, run.history.totals.reserved_bytes)
     device = device_of(card, held, asked.device)
+    recorded = time.perf_counter() - started
+    step_seconds = None if run.job is None else seconds_of_step(run.job, allocator, recorded)  # all else was read
     timeline, outcome = join(run.history, run.tracker, parse_alloc_conf(device.alloc_conf), ran_out=run.ran_out)
     notes = (*notes_of(workload, device, subject.model, run.without_gradient), *run.notes, *held.notes)
     provenance = provenance_of(
@@ -95,18 +98,19 @@ def examine(allocator: Allocator, card: Card, asked: Asked) -> Examination:
         attention_kernels=kernels_in({span.op for span in run.tracker.spans}, workload.attention), driver=card.driver,
     )  # fmt: skip
     counters = _counters(run.history.totals, held)
-    return Examination(workload, device, provenance, outcome, timeline, counters)
+    return Examination(workload, device, provenance, outcome, timeline, counters, step_seconds=step_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen of the steps, all of which is over."""
+    """What was seen of the steps, all of which is over, and the job as they left it, unless memory ran out."""
 
     tracker: TimedTracker
     history: History
     ran_out: bool
     without_gradient: Sequence[str]
     notes: tuple[str, ...]
+    job: Job | None = None
 
 
 def run_watched(allocator: Allocator, subject: Subject, workload: Workload, steps: int) -> Watched:
@@ -120,7 +124,7 @@ def run_watched(allocator: Allocator, subject: Subject, workload: Workload, step
     try:
         job, watch = _train(allocator, subject, workload, steps, tracker, clock)
         history = allocator.end()  # while the job holds all that the step left
-        return Watched(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler))
+        return Watched(tracker, history, False, watch.without_gradient or (), _skipped(job.scaler), job)
     except Exception as error:
         if not _is_out_of_memory(error):
             with suppress(Exception):  # what went wrong first is what is told

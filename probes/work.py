@@ -145,6 +145,8 @@ def _device(tensor: torch.Tensor) -> torch.device:
 
 def _written(func: Any, args: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for argument, value in zip(func._schema.arguments, args, strict=False):
+        if argument.name == "grads":  # fused optimizers write them where they unscale them too: fused_adam_utils.cuh
+            continue
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield value if isinstance(value, (list, tuple)) else [value]
 

@@ -270,3 +270,16 @@ def test_what_kernels_take_lies_between_the_small_batches_and_the_target(
 ) -> None:
     model = EventModel(Pair(with_scratch(2), with_scratch(3)), with_scratch(8), asked)
     assert model.predict(batch).allocated_bytes == SAMPLE * batch + scratch
+
+
+def test_of_examinations_that_hold_other_micro_steps_the_highest_phases_make_the_lines(new_recording: Any) -> None:
+    def examined(batch: int, sizes: list[int]) -> Examination:
+        tape = new_recording()
+        for size in sizes:
+            tape.phase(1, "forward")
+            tape.death(tape.birth(size))
+        made: Examination = tape.examination(batch_size=batch, gradient_accumulation_steps=3)
+        return made
+
+    lines = Pair(examined(1, [100, 300]), examined(2, [100, 500, 400])).phase_lines()
+    assert [(line.name, line.fixed_bytes, line.per_sample_bytes) for line in lines] == [("forward", 100, 200)]

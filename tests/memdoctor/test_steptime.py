@@ -131,3 +131,17 @@ def test_more_work_never_takes_less_time(with_work: Any, counted: dict[str, int]
     assert less.seconds <= greater.seconds
     assert less.low_seconds <= greater.low_seconds
     assert less.high_seconds <= greater.high_seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"repeated_micro_steps": 1}, "1 of 1 micro-steps"),
+        ({"repeated_micro_steps": -1}, "-1 of 1 micro-steps"),
+        ({"work": (work(BACKWARD),)}, "not those of its timeline"),
+        ({"step_seconds": 0.0}, "took 0.0 s"),
+    ],
+)
+def test_an_examination_that_does_not_add_up_is_refused(with_work: Any, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(with_work(), **changes)

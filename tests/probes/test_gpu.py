@@ -15,6 +15,7 @@ from memdoctor.agreement import RESET, UNLISTED, counters_of
 from memdoctor.analysis import breakdown_of, peak_of, ran_out_at, tensors_of, verdict_of
 from memdoctor.codec import examination_from_json, examination_to_json
 from memdoctor.errors import MeasureError
+from memdoctor.probes import gpu
 from memdoctor.probes.bare import run_bare
 from memdoctor.probes.card import Card
 from memdoctor.probes.gpu import Asked, examine
@@ -391,3 +392,12 @@ def test_without_nvml_the_context_and_others_are_one_figure() -> None:
     assert "others included" in found.device.context_source
     assert any("driver not loaded" in note for note in found.provenance.notes)
     assert "used on the card" not in [check.name for check in counters_of(found)]  # nothing to hold it to
+
+
+def test_the_gpu_probe_times_a_step_and_records_what_it_would_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = probe()
+    assert timed.step_seconds is not None
+    monkeypatch.setattr(gpu, "seconds_of_step", lambda *_: None)
+    untimed = probe()
+    assert untimed.step_seconds is None
+    assert (timed.timeline, timed.counters, timed.outcome) == (untimed.timeline, untimed.counters, untimed.outcome)

@@ -27,6 +27,7 @@ from memdoctor.records import (
     Examination,
     Phase,
     PhaseName,
+    PhaseWork,
     Precision,
     Provenance,
     RanOut,
@@ -103,6 +104,9 @@ PROVENANCES = st.builds(
 )  # fmt: skip
 
 
+FLOPS = st.integers(0, 1 << 50)
+
+
 @st.composite
 def examinations(draw: st.DrawFn) -> Examination:
     """An examination; one that ran out did so at the birth of a block."""
@@ -114,9 +118,15 @@ def examinations(draw: st.DrawFn) -> Examination:
         free_bytes=st.integers(0, 1 << 40),
         event=st.sampled_from(births),
     )
-    return Examination(
-        draw(WORKLOADS), draw(DEVICES), draw(PROVENANCES), draw(st.just(Completed()) | ran_out), timeline
+    workload = draw(WORKLOADS)
+    counted = st.tuples(
+        *(st.builds(PhaseWork, step=st.just(p.step), name=st.just(p.name), fp32_flops=FLOPS) for p in timeline.phases)
     )
+    return Examination(
+        workload, draw(DEVICES), draw(PROVENANCES), draw(st.just(Completed()) | ran_out), timeline,
+        repeated_micro_steps=draw(st.integers(0, workload.gradient_accumulation_steps - 1)),
+        work=draw(st.just(()) | counted), step_seconds=draw(st.none() | st.floats(1e-6, 1e6)),
+    )  # fmt: skip
 
 
 @contextmanager

@@ -43,8 +43,7 @@ def test_eager_attention_makes_no_scores_anew(probe: Callable[..., Examination],
 def test_checkpointing_runs_the_layers_forward_once_more(probe: Callable[..., Examination], small_bert: Any) -> None:
     plain, again = probe(small_bert()), probe(small_bert(), gradient_checkpointing=True)
     difference = of_phase(again, "backward").fp32_flops - of_phase(plain, "backward").fp32_flops
-    # The last product of a layer is not made again where nothing asks for its result any more.
-    assert difference in (LAYERS * (WEIGHTS + SCORES), LAYERS * (WEIGHTS + SCORES - 8 * B * S * H * H))
+    assert difference == LAYERS * (WEIGHTS + SCORES)
 
 
 def test_autocast_makes_them_of_16_bits(probe: Callable[..., Examination], small_bert: Any) -> None:
@@ -111,12 +110,12 @@ def test_a_convolution() -> None:
 
 
 def test_fused_adamw(small_bert: Any, probe: Callable[..., Examination]) -> None:
-    """It reads parameters, gradients, two moments and steps, and writes all but the gradients: two groups, 40 tensors.
+    """It reads parameters, gradients and two moments and writes all but the gradients; steps are counted up before.
 
-    36 tensors a kernel with four lists or more; GradScaler is off, and each group's steps count up by one kernel.
+    Two groups, each a kernel that counts and, with 36 tensors a kernel at most, one that updates.
     """
     made = probe(small_bert())
-    blocks = [block for block in made.timeline.blocks if block.category.value == "parameters"]
-    parameters = sum(block.bytes for block in blocks)
-    assert of_phase(made, "optimizer").other_bytes >= 8 * parameters
-    assert 2 <= of_phase(made, "optimizer").kernels < 20
+    parameters = [block.bytes for block in made.timeline.blocks if block.category.value == "parameters"]
+    step = of_phase(made, "optimizer")
+    assert step.other_bytes == 7 * sum(parameters) + 3 * F32 * len(parameters)
+    assert step.kernels == 4
