@@ -96,14 +96,15 @@ def _batch(evidence: Evidence) -> Cause | None:
     if batch == 1 or one is None or not runs(one):
         return None
     several = probed(evidence, FALLBACK)
+    each = (evidence.peak.reserved_bytes - reserved(one)) // (batch - 1)
     spoilt = ""
     if several is not None and not runs(several):
         spoilt = f"; {FALLBACK_ACCUMULATION} micro-batches of it take {format_bytes(reserved(several))}"
     return Cause(
         "4a",
         f"The batch is the cause: 1 sample takes {format_bytes(reserved(one))} and fits, {batch} take "
-        f"{format_bytes(evidence.peak.reserved_bytes)} of the {format_bytes(evidence.limit_bytes)} that PyTorch can "
-        f"have{spoilt}",
+        f"{format_bytes(evidence.peak.reserved_bytes)}, {format_bytes(each)} for each one more, and PyTorch can have "
+        f"{format_bytes(evidence.limit_bytes)}{spoilt}",
     )
 
 

@@ -130,9 +130,10 @@ def _activations_of(on: Examination, off: Examination) -> str:
 def _batch(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     question = "Does a per-device batch of 1 run?"
     probes = made(evidence, ONE, FALLBACK)
-    found = ((change, probed(evidence, change)) for change in probes)
+    told_already = cause is not None and cause.step == "4a"  # with the figures of batch 1
+    found = ((change, probed(evidence, change)) for change in probes if not (told_already and change == ONE))
     words = [f"{_capital(in_words(change))}: {takes(one)}" for change, one in found if one is not None]
-    if words:
+    if probes:
         return _step("4a", question, words, probes, cause)
     if evidence.workload.batch_size == 1:
         return _step("4a", question, (f"The batch is 1 already: {takes(evidence.examination)}",), (), cause)

@@ -75,8 +75,9 @@ LISTING = (
 )
 TOP = (_output("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
+CHECKLIST = (_output("--checklist", is_flag=True, help="Print how the fallback checklist was followed, step by step."),)
 MORE = (
-    _output("--checklist", is_flag=True, help="Print how the fallback checklist was followed, step by step."),
+    *CHECKLIST,
     _output("--claims", is_flag=True, help="Probe what common beliefs say, and print each beside what was found."),
 )
 

@@ -7,18 +7,21 @@ from pathlib import Path
 
 import rich_click as click
 
-from memdoctor.cli.options import OUTPUT, TOP, options
+from memdoctor.cli.options import CHECKLIST, OUTPUT, TOP, options
 from memdoctor.cli.output import check_outputs, print_json, write_all
 from memdoctor.errors import UsageError
-from memdoctor.records import Verification
+from memdoctor.records import Diagnosis, Verification
 
 
 @click.command("report")
 @click.argument("file", type=click.Path(path_type=Path))
-@options(OUTPUT, TOP)
-def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None) -> None:
+@options(OUTPUT, TOP, CHECKLIST)
+def command(
+    file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None, checklist: bool
+) -> None:
     """Render a saved examination, diagnosis or verification again: on the terminal, or as JSON with -o or --json."""
     from memdoctor import doctor
+    from memdoctor.reports.checklist import print_checklist, print_claims
     from memdoctor.reports.documents import diagnosis_document, read_report, verification_document
     from memdoctor.reports.terminal import print_diagnosis
     from memdoctor.reports.verification import print_verification
@@ -27,6 +30,8 @@ def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, q
     if file.resolve() in {path.resolve() for path in outputs}:
         raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
     report = read_report(file, doctor.conclude)
+    if checklist and not getattr(report, "checklist", ()):
+        raise UsageError("there is no checklist to print", why=f"{file} is no diagnosis that followed one")
     if isinstance(report, Verification):
         if top:
             raise UsageError("--top lists tensors", why=f"{file} is a verification, and has none")
@@ -37,4 +42,8 @@ def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, q
         print_json(document)
     elif not outputs:
         show()
+        if isinstance(report, Diagnosis):
+            if checklist:
+                print_checklist(report)
+            print_claims(report)
     write_all(outputs, document, force=force)
