@@ -16,11 +16,12 @@ MORE_THAN_HALF = 0.6
 
 
 def _places(workload: Workload, longest: int | None) -> tuple[tuple[str, Change], ...]:
+    """Where it is looked at, other than the target's own length and batch."""
     lengths = [length for length in LENGTHS if length != workload.seq_length and length <= (longest or length)]
     return (
         ("at the target", {}),
         *((f"at {length} tokens", {"seq_length": length}) for length in lengths),
-        ("at batch 1", {"batch_size": 1}),
+        *([("at batch 1", {"batch_size": 1})] if workload.batch_size > 1 else []),
     )
 
 

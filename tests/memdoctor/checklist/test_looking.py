@@ -33,9 +33,9 @@ def test_a_probe_is_found_by_what_it_changes(holding: Holding) -> None:
 def test_what_was_made_is_told_once_and_without_the_target(holding: Holding) -> None:
     probes = [({"batch_size": 3}, holding({"activations": 2}))]
     evidence = evidence_of(holding({"activations": 1}), {}, probes=probes)
-    assert made(evidence, {"batch_size": 1}, {"batch_size": 3}, {"batch_size": 3}, {"batch_size": 4}) == (
-        {"batch_size": 3},
-    )
+    assert made(
+        evidence, {"batch_size": 1}, {"batch_size": 3}, {"batch_size": 3, "seq_length": 8}, {"batch_size": 4}
+    ) == ({"batch_size": 3},)
 
 
 def test_effects_in_words(holding: Holding) -> None:
