@@ -15,8 +15,8 @@ from memdoctor.checklist.asking import FALLBACK, FALLBACK_ACCUMULATION, MICRO, O
 from memdoctor.checklist.looking import probed, reserved, runs, static_at_peak
 from memdoctor.records import Category, Examination, PhaseName
 from memdoctor.rules import Evidence
-from memdoctor.rules.reading import percent, shaped
-from memdoctor.rules.static_state import most_alive, static_in_words
+from memdoctor.rules.evidence import STATIC
+from memdoctor.rules.reading import percent
 from memdoctor.units import format_bytes
 
 _STEP = (PhaseName.OPTIMIZER, PhaseName.CLIP)
@@ -24,9 +24,10 @@ _STEP = (PhaseName.OPTIMIZER, PhaseName.CLIP)
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The id of the checklist's step, and the cause in a sentence without its full stop."""
+    """The id of the checklist's step, the kind of cause, and a sentence that tells it, without its full stop."""
 
     step: str
+    kind: str
     sentence: str
 
 
@@ -46,6 +47,7 @@ def _others(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "1",
+        "others",
         f"Other processes are the cause: they hold {format_bytes(others)} of the card, and leave "
         f"{format_bytes(evidence.limit_bytes)} for the {format_bytes(needs)} of this run, which would fit without them "
         f"({format_bytes(alone)})",
@@ -60,6 +62,7 @@ def _evaluation(evidence: Evidence) -> Cause | None:
     evaluated = evidence.phase_peak(PhaseName.EVALUATION)
     return Cause(
         "1",
+        "evaluation",
         f"Evaluation is the cause: training fits, with {format_bytes(trained)} allocated at its peak, and evaluation "
         f"of {evidence.workload.eval_samples:,} samples takes {format_bytes(evaluated)}, "
         f"of the {format_bytes(evidence.limit_bytes)} that PyTorch can have",
@@ -70,11 +73,13 @@ def _static(evidence: Evidence) -> Cause | None:
     static, limit = evidence.static_bytes, evidence.limit_bytes
     if static <= limit:
         return None
+    held = " + ".join(f"{kind.value.replace('_', ' ')} {format_bytes(evidence.most_held[kind])}" for kind in STATIC)
     return Cause(
         "4b",
-        f"The size of the model is the cause: {static_in_words(evidence)}, together {format_bytes(static)}, are "
+        "static state",
+        f"The size of the model is the cause: {held} = {format_bytes(static)}, "
         f"{format_bytes(static - limit)} more than the {format_bytes(limit)} that PyTorch can have, before the first "
-        f"activation{largest_parameter(evidence)}",
+        "activation",
     )
 
 
@@ -85,6 +90,7 @@ def _accumulation(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "2",
+        "accumulation",
         f"Accumulation is the cause: one micro-batch takes {format_bytes(reserved(without))} and fits, {steps} of them "
         f"take {format_bytes(evidence.peak.reserved_bytes)}, since {_gradients(evidence)} of gradients persist from "
         "one to the next",
@@ -96,14 +102,16 @@ def _batch(evidence: Evidence) -> Cause | None:
     if batch == 1 or one is None or not runs(one):
         return None
     several = probed(evidence, FALLBACK)
+    each = (evidence.peak.reserved_bytes - reserved(one)) // (batch - 1)
     spoilt = ""
     if several is not None and not runs(several):
         spoilt = f"; {FALLBACK_ACCUMULATION} micro-batches of it take {format_bytes(reserved(several))}"
     return Cause(
         "4a",
+        "batch",
         f"The batch is the cause: 1 sample takes {format_bytes(reserved(one))} and fits, {batch} take "
-        f"{format_bytes(evidence.peak.reserved_bytes)} of the {format_bytes(evidence.limit_bytes)} that PyTorch can "
-        f"have{spoilt}",
+        f"{format_bytes(evidence.peak.reserved_bytes)}, {format_bytes(each)} for each one more, and PyTorch can have "
+        f"{format_bytes(evidence.limit_bytes)}{spoilt}",
     )
 
 
@@ -115,6 +123,7 @@ def _optimizer_step(evidence: Evidence) -> Cause | None:
     parts, static = breakdown_of(one), static_at_peak(one)
     return Cause(
         "1",
+        "optimizer step",
         f"The optimizer step is the cause: at batch 1 its peak is {format_bytes(parts.allocated)}, of which static "
         f"state is {format_bytes(static)} and temporaries {format_bytes(parts.temporaries)}, for "
         f"{format_bytes(evidence.limit_bytes)} that PyTorch can have; no batch and no length changes that",
@@ -136,6 +145,7 @@ def _length(evidence: Evidence) -> Cause | None:
         return None
     return Cause(
         "4b",
+        "length",
         f"The length is the cause: 1 sample of {length} tokens takes {format_bytes(reserved(one))} and does not fit, "
         f"1 of {half(evidence.workload)['seq_length']} takes {format_bytes(reserved(shorter))} and fits",
     )
@@ -151,9 +161,9 @@ def _one_sample(evidence: Evidence) -> Cause | None:
     name = "static state" if what != "length" else "activations of one sample"
     return Cause(
         "4b",
+        "one sample",
         f"The {what} is the cause: at batch 1 {name} hold{'s' if what != 'length' else ''} {format_bytes(size)} of the "
-        f"{format_bytes(parts.allocated)} at the peak, {percent(size, parts.allocated)}"
-        f"{largest_parameter(evidence) if what != 'length' else ''}",
+        f"{format_bytes(parts.allocated)} at the peak, {percent(size, parts.allocated)}",
     )
 
 
@@ -163,20 +173,11 @@ def _largest_part(evidence: Evidence) -> Cause:
     most = max(held, key=lambda category: held[category])
     return Cause(
         "1",
+        "unknown",
         f"What holds most is {most.value.replace('_', ' ')}: {format_bytes(held[most])} of the "
         f"{format_bytes(evidence.peak.allocated_bytes)} at the peak in {evidence.peak.phase}; batch 1 could not be "
         "probed",
     )
-
-
-def largest_parameter(evidence: Evidence) -> str:
-    """``; the largest parameter is 250002x1024 in roberta.embeddings.word_embeddings, 976.57 MiB``."""
-    parameters = most_alive(evidence, Category.PARAMETERS)
-    if not parameters:
-        return ""
-    block = max(parameters, key=lambda block: block.bytes)
-    where = f" in {block.module}" if block.module else ""
-    return f"; the largest parameter is {shaped(block.shape)}{where}, {format_bytes(block.bytes)}"
 
 
 def _gradients(evidence: Evidence) -> str:

@@ -6,7 +6,8 @@ from memdoctor.analysis import breakdown_of, peak_of
 from memdoctor.checklist.looking import probed, static_at_peak
 from memdoctor.records import Breakdown, Category, Change
 from memdoctor.rules import Evidence
-from memdoctor.rules.reading import percent
+from memdoctor.rules.reading import percent, shaped
+from memdoctor.rules.static_state import most_alive, static_in_words
 from memdoctor.units import format_bytes
 
 NAMED = 3  # holders of a peak that are named; the rest is in the breakdown
@@ -43,3 +44,14 @@ def _ranked(parts: Breakdown) -> list[tuple[Category, int]]:
 
 def _word(category: Category) -> str:
     return category.value.replace("_", " ")
+
+
+def always(evidence: Evidence) -> str:
+    """What is there at any batch and length, with its arithmetic, and the largest single parameter."""
+    static = f"At any batch and length: {static_in_words(evidence)}, together {format_bytes(evidence.static_bytes)}"
+    parameters = most_alive(evidence, Category.PARAMETERS)
+    if not parameters:
+        return static
+    block = max(parameters, key=lambda block: block.bytes)
+    where = f" in {block.module}" if block.module else ""
+    return f"{static}; the largest parameter is {shaped(block.shape)}{where}, {format_bytes(block.bytes)}"

@@ -35,8 +35,9 @@ def probed(evidence: Evidence, change: Change) -> Examination | None:
 
 
 def made(evidence: Evidence, *changes: Change) -> tuple[Change, ...]:
-    """Those of the changes that were probed and are none of the target itself, each once."""
-    there = [change for change in changes if changing(evidence, change) and probed(evidence, change) is not None]
+    """Those of the changes that were probed and are not the target itself, each once and as far as it changes it."""
+    asked = [changing(evidence, change) for change in changes]
+    there = [change for change in asked if change and probed(evidence, change) is not None]
     return tuple(change for number, change in enumerate(there) if change not in there[:number])
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from memdoctor.analysis import breakdown_of
 from memdoctor.checklist.asking import FALLBACK, MICRO, ONE, half, minimal, unchecked
 from memdoctor.checklist.causes import Cause, cause_of
-from memdoctor.checklist.holders import at_batch, holders
+from memdoctor.checklist.holders import always, at_batch, holders
 from memdoctor.checklist.looking import made, moved, probed, reserved, runs, takes, told
 from memdoctor.levers.kinds import ACCUMULATED
 from memdoctor.levers.wording import in_words
+from memdoctor.matrix import SMALL_BATCHES
 from memdoctor.records import Category, Change, ChecklistStep, Examination, PhaseName, Plan
 from memdoctor.rules import Evidence
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
-from memdoctor.rules.static_state import static_in_words
 from memdoctor.units import format_bytes
 
 VERIFY = "memdoctor probe --verify-accumulation"
@@ -46,7 +46,7 @@ def _step(
 
 def _where(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     """Tests the saying that with a small batch it is the activations."""
-    batches = [{"batch_size": batch} for batch in (1, 2) if batch < evidence.workload.batch_size]
+    batches = [{"batch_size": batch} for batch in SMALL_BATCHES if batch <= evidence.workload.batch_size]
     return _step(
         "1",
         "Where is the memory, and is it the activations when the batch is small?",
@@ -130,26 +130,25 @@ def _activations_of(on: Examination, off: Examination) -> str:
 def _batch(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     question = "Does a per-device batch of 1 run?"
     probes = made(evidence, ONE, FALLBACK)
-    found = ((change, probed(evidence, change)) for change in probes)
+    already = evidence.workload.batch_size == 1
+    if not probes and not already:
+        return _step("4a", question, ("Batch 1 could not be probed",), done=False)
+    asked = () if cause is not None and cause.step == "4a" else (ONE,)  # the cause has the figures of batch 1
+    found = [(change, probed(evidence, change)) for change in (*asked, FALLBACK)]
     words = [f"{_capital(in_words(change))}: {takes(one)}" for change, one in found if one is not None]
-    if words:
-        return _step("4a", question, words, probes, cause)
-    if evidence.workload.batch_size == 1:
-        return _step("4a", question, (f"The batch is 1 already: {takes(evidence.examination)}",), (), cause)
-    return _step("4a", question, ("Batch 1 could not be probed",), done=False)
+    return _step("4a", question, ("The batch is 1 already" if already else "", *words), probes, cause)
 
 
 def _length_and_size(evidence: Evidence, cause: Cause | None) -> ChecklistStep:
     question = "If not: is it the length, the size of the model, or what else is loaded?"
-    workload = evidence.workload
-    one, shorter = probed(evidence, ONE), half(workload)
-    static = f"At any batch and length: {static_in_words(evidence)}, together {format_bytes(evidence.static_bytes)}"
+    one, shorter = probed(evidence, ONE), half(evidence.workload)
     here = cause is not None and cause.step == "4b"
     if not here and one is not None and runs(one):
-        return _step("4b", question, ("Not asked: batch 1 runs", static), done=False)
+        return _step("4b", question, ("Not asked: batch 1 runs", always(evidence)), done=False)
     found = probed(evidence, shorter)
-    short = f"1 sample of {shorter['seq_length']} tokens: {takes(found)}" if found else ""
-    return _step("4b", question, (short, static), made(evidence, shorter), cause)
+    tells = found is not None and not (cause is not None and cause.kind == "length")  # that one has these figures
+    short = f"1 sample of {shorter['seq_length']} tokens: {takes(found)}" if found is not None and tells else ""
+    return _step("4b", question, (short, always(evidence)), made(evidence, shorter), cause)
 
 
 def _checkpointing(evidence: Evidence) -> ChecklistStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memdoctor.analysis import peak_of
-from memdoctor.checklist.looking import probed
+from memdoctor.checklist.looking import changing, probed
 from memdoctor.claims.belief import Belief, Verdict, pair_in_words, share_saved
 from memdoctor.records import Change, Dtype, Examination, Precision, Workload
 from memdoctor.rules import Evidence
@@ -35,7 +35,8 @@ def _weigh(evidence: Evidence) -> Verdict:
     if evidence.workload.dtype is not Dtype.FLOAT32:
         return None, f"the weights are {evidence.workload.dtype.value}: there is no fp32 step to compare with", {}
     cast = _kind(evidence.workload)
-    pairs = {name: (where, _pair(evidence, place, cast)) for name, where, place in _PLACES}
+    places = [place for place in _PLACES if place[0] == "target" or changing(evidence, place[2])]
+    pairs = {name: (where, _pair(evidence, place, cast)) for name, where, place in places}
     at_target = pairs["target"][1]
     if at_target is None:
         return None, "the step in the other precision could not be probed", {}
@@ -46,7 +47,7 @@ def _weigh(evidence: Evidence) -> Verdict:
     figures = {f"{name}_share_saved": round(share_saved(*pair), 4) for name, (_, pair) in there.items()}
     showed = (
         f"the reserved peak under {cast['precision']}: {shown}; of what is allocated at the target "
-        f"{100 * (1 - after / before):.0f} %. Weights, gradients and optimizer state stay fp32"
+        f"{round(100 * (1 - after / before))} %. Weights, gradients and optimizer state stay fp32"
     )
     return share >= LEAST_SHARE, showed, figures
 

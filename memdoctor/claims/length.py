@@ -18,7 +18,6 @@ MOST_QUADRATIC = 0.1
 NEAR = 0.25
 """How far a figure may be from the one that is said: its steps of 250 to 450 to 800 are a quarter apart from
 doubling. Ours."""
-_GROWS = (PhaseName.FORWARD, PhaseName.BACKWARD)
 
 
 def _others(workload: Workload) -> Change:
@@ -65,7 +64,7 @@ def _weigh(evidence: Evidence) -> Verdict:
 
 
 def _samples(evidence: Evidence, attention: Change) -> dict[int, int] | None:
-    """Bytes that one more sample takes in forward and backward, by length; ``None`` unless all were probed."""
+    """Bytes that one more sample takes at the peak of forward, by length; ``None`` unless all were probed."""
     sizes = {}
     for length in LENGTHS:
         found = [probed(evidence, {**attention, "seq_length": length, "batch_size": batch}) for batch in BATCHES]
@@ -77,7 +76,8 @@ def _samples(evidence: Evidence, attention: Change) -> dict[int, int] | None:
 
 
 def _most(examination: Examination) -> int:
-    return max(use.peak_allocated_bytes for use in phases_of(examination) if use.name in _GROWS)
+    """Of forward alone: at a short length the peak of backward is at its end, where gradients hold it."""
+    return max(use.peak_allocated_bytes for use in phases_of(examination) if use.name == PhaseName.FORWARD)
 
 
 def _quadratic(sizes: dict[int, int]) -> float:
@@ -89,8 +89,8 @@ def _quadratic(sizes: dict[int, int]) -> float:
 
 def _shown(attention: str, sizes: dict[int, int]) -> str:
     figures = ", ".join(f"{format_bytes(size)} at {length}" for length, size in sorted(sizes.items(), reverse=True))
-    part = 100 * _quadratic(sizes) / sizes[max(sizes)]
-    return f"{attention} {figures} a sample, {part:.0f} % of the first grows with the square of the length"
+    part = round(max(100 * _quadratic(sizes) / sizes[max(sizes)], 0))
+    return f"{attention} takes {figures} a sample in forward, and {part} % of the first grows with the square"
 
 
 BELIEF = Belief(

@@ -6,13 +6,14 @@ from typing import Any
 
 import rich_click as click
 
-from memdoctor.cli.options import DEVICE, MORE, OUTPUT, TOP, asked, options
+from memdoctor.cli.options import CLAIMS, DEVICE, OUTPUT, PARTS, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.showing import show_diagnosis
 from memdoctor.cli.workload_options import WORKLOAD
 
 
 @click.command("diagnose")
-@options(WORKLOAD, DEVICE, OUTPUT, TOP, MORE)
+@options(WORKLOAD, DEVICE, OUTPUT, TOP, PARTS, CLAIMS)
 def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     """Why does (or did) this run not fit, and what makes it fit?
 
@@ -20,10 +21,7 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     own; says where the memory is, and recommends changes of which each was probed.
     """
     from memdoctor import doctor
-    from memdoctor.reports.advice import print_details
-    from memdoctor.reports.checklist import print_checklist, print_claims
     from memdoctor.reports.documents import diagnosis_document
-    from memdoctor.reports.terminal import print_diagnosis
 
     ask = asked(given)
     check_outputs(ask.outputs, force=ask.force)
@@ -36,12 +34,7 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     if ask.as_json:
         print_json(document)
     else:
-        print_diagnosis(diagnosis, top=ask.top)
-        if details:
-            print_details(diagnosis)
-        if checklist:
-            print_checklist(diagnosis)
-        print_claims(diagnosis)
+        show_diagnosis(diagnosis, top=ask.top, details=details, checklist=checklist)
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(

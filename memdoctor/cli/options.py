@@ -75,11 +75,11 @@ LISTING = (
 )
 TOP = (_output("--top", type=POSITIVE, help="List this many of the largest tensors at the peak."),)
 
-MORE = (
+PARTS = (
     _output("--details", is_flag=True, help="Print every finding, lever and patch, and what was not checked."),
     _output("--checklist", is_flag=True, help="Print how the fallback checklist was followed, step by step."),
-    _output("--claims", is_flag=True, help="Probe what common beliefs say, and print each beside what was found."),
 )
+CLAIMS = (_output("--claims", is_flag=True, help="Probe what common beliefs say; print each beside what was found."),)
 
 
 def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[_F], _F]:

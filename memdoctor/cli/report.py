@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 
-from memdoctor.cli.options import OUTPUT, TOP, options
+from memdoctor.cli.options import OUTPUT, PARTS, TOP, options
 from memdoctor.cli.output import check_outputs, print_json, write_all
+from memdoctor.cli.showing import show_diagnosis
 from memdoctor.errors import UsageError
-from memdoctor.records import Fit, Verification
+from memdoctor.records import Diagnosis, Fit, Verification
 
 
 @click.command("report")
 @click.argument("file", type=click.Path(path_type=Path))
-@options(OUTPUT, TOP)
-def command(file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None) -> None:
+@options(OUTPUT, TOP, PARTS)
+def command(
+    file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None, details: bool,
+    checklist: bool,
+) -> None:  # fmt: skip
     """Render a saved examination, diagnosis, verification or fit again: on the terminal; with -o or --json as JSON."""
     from memdoctor import doctor
-    from memdoctor.reports.documents import diagnosis_document, fit_document, read_report, verification_document
-    from memdoctor.reports.fit import print_fit
-    from memdoctor.reports.terminal import print_diagnosis
-    from memdoctor.reports.verification import print_verification
+    from memdoctor.reports.documents import read_report
 
     check_outputs(outputs, force=force)
     if file.resolve() in {path.resolve() for path in outputs}:
         raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
     report = read_report(file, doctor.conclude)
-    if top and isinstance(report, Verification | Fit):
-        kind = "verification" if isinstance(report, Verification) else "fit"
-        raise UsageError("--top lists tensors", why=f"{file} is a {kind}, and has none")
-    if isinstance(report, Verification):
-        document, show = verification_document(report), partial(print_verification, report)
-    elif isinstance(report, Fit):
-        document, show = fit_document(report), partial(print_fit, report)
-    else:
-        document, show = diagnosis_document(report), partial(print_diagnosis, report, top=top or 0)
+    if not isinstance(report, Diagnosis):
+        _refuse_parts(file, report, {"--top": bool(top), "--details": details, "--checklist": checklist})
+    elif (details or checklist) and not report.levers:
+        option = "--details" if details else "--checklist"
+        raise UsageError(
+            f"{option} has nothing to print", why=f"{file} holds one examination: no advice rests on it",
+            hint="memdoctor diagnose -o FILE saves all of a diagnosis",
+        )  # fmt: skip
+    document, show = _rendered(report, top=top or 0, details=details, checklist=checklist)
     if as_json:
         print_json(document)
     elif not outputs:
         show()
     write_all(outputs, document, force=force)
+
+
+def _refuse_parts(file: Path, report: Verification | Fit, asked: dict[str, bool]) -> None:
+    kind = "verification" if isinstance(report, Verification) else "fit"
+    for option, given in asked.items():
+        if given:
+            raise UsageError(f"{option} is of a diagnosis", why=f"{file} is a {kind}", hint=f"leave {option} out")
+
+
+def _rendered(report: Diagnosis | Verification | Fit, **parts: Any) -> tuple[dict[str, Any], Callable[[], None]]:
+    """The document, and what prints it."""
+    from memdoctor.reports.documents import diagnosis_document, fit_document, verification_document
+    from memdoctor.reports.fit import print_fit
+    from memdoctor.reports.verification import print_verification
+
+    if isinstance(report, Verification):
+        return verification_document(report), partial(print_verification, report)
+    if isinstance(report, Fit):
+        return fit_document(report), partial(print_fit, report)
+    return diagnosis_document(report), partial(show_diagnosis, report, **parts)

@@ -125,13 +125,30 @@ def test_the_length_is_judged_by_what_one_more_sample_takes(
     assert claim.verdict == verdict
     assert words in claim.showed
     assert claim.evidence["bytes_a_sample_at_512"] == sizes[512]
-    assert claim.showed.count(" a sample, ") == 2
+    assert claim.showed.count(" a sample in forward, ") == 2
 
 
 def test_the_quadratic_part_is_that_of_the_parabola(holding: Holding) -> None:
     sizes = {length: 1_000 * length + 10 * length * length for length in (128, 256, 512)}
     claim = judged("length", holding({"activations": 1}, seq_length=64), by_length(holding, sizes, {}))
     assert claim.evidence["quadratic_share"] == round(10 * 512 / (1_000 + 10 * 512), 4)
+
+
+def test_gradients_that_are_the_peak_do_not_hide_what_a_sample_takes(new_recording: Callable[[], Any]) -> None:
+    def step(size: int) -> Examination:
+        tape = new_recording()
+        tape.phase(1, "forward")
+        kept = tape.birth(size)
+        tape.phase(1, "backward")
+        tape.death(kept)
+        tape.birth(9_000, "gradients")
+        made: Examination = tape.examination(seq_length=64)
+        return made
+
+    changes = [(length, batch) for length in (128, 256, 512) for batch in (2, 3)]
+    probes: Probes = [({"seq_length": s, "batch_size": b}, step(s * b)) for s, b in changes]
+    claim = judged("length", step(1), probes)
+    assert [claim.evidence[f"bytes_a_sample_at_{length}"] for length in (128, 256, 512)] == [128, 256, 512]
 
 
 def test_the_length_is_not_probed_where_one_step_is_missing(holding: Holding) -> None:
