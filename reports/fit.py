@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 
 from rich.console import Console
 
 from memdoctor.levers.wording import in_words
 from memdoctor.records import CardRow, Change, Fit, FitCell, Plan, SettingFit, Wanted, Workload
-from memdoctor.reports.tables import console, print_labelled, print_table
-from memdoctor.units import format_bytes
+from memdoctor.reports.tables import console, print_labelled, print_table, symbol
+from memdoctor.units import MIB, format_bytes
 
 MOST_PLANS = 4
 _SAID = {"model", "task", "batch_size", "seq_length", "precision", "optimizer", "gradient_accumulation_steps"}
@@ -114,7 +114,7 @@ def _print_lengths(fit: Fit, out: Console) -> None:
         (_words(change), *(_cell(cells[length, in_words(change)]) for length in lengths)) for change in changes
     ]  # fmt: skip
     print_table(("largest batch", *(f"{length} tokens" for length in lengths)), rows, keep=len(lengths) + 1)
-    print_labelled(out, "checked", _checked(fit.cells))
+    print_labelled(out, "checked", _checked(fit))
     for why in dict.fromkeys(f"{_words(cell.change)}: {cell.why_not}" for cell in fit.cells if cell.why_not):
         print_labelled(out, "not", why)
 
@@ -126,14 +126,16 @@ def _cell(cell: FitCell) -> str:
     return f"{_batch(cell)} ({format_bytes(peak.reserved_bytes)})" if peak else "1 does not fit"
 
 
-def _checked(cells: Sequence[FitCell]) -> str:
-    edges = [cell.edge for cell in cells if cell.edge]
+def _checked(fit: Fit) -> str:
+    edges = [cell.edge for cell in fit.cells if cell.edge]
     exact = sum((edge.largest_batch or 0) == edge.predicted_batch for edge in edges)
     words = ["each batch fits and one more does not, both probed directly; reserved peaks"]
     if any(edge.capped for edge in edges):
         words.append("+: larger batches are not probed")
     words.append(f"{exact} of {len(edges)} as predicted from batch 2 and 3")
     words.append("larger batches may fit again where the allocator's blocks fall better")
+    context, error = fit.device.context_bytes / MIB, fit.device.context_error_bytes / MIB
+    words.append(f"the card's context is taken as {context:.0f} {symbol('±', '+-')} {error:.0f} MiB")
     return "; ".join(words)
 
 
