@@ -9,55 +9,55 @@ from rich.table import Table
 from rich.text import Text
 
 from memdoctor.levers.wording import in_words
-from memdoctor.records import Diagnosis, Finding, Lever, Plan
+from memdoctor.records import Diagnosis, Lever, Plan
+from memdoctor.reports.checklist import cause_in_a_line
 from memdoctor.reports.tables import clean, console, grid, label, print_labelled
 from memdoctor.units import format_bytes
 
-MOST_PLANNED = 4  # entries of the plan in the view
-MOST_FOUND = 3  # findings in the view
 _PASTED = ("trainer", "model", "data", "environment")  # languages of a patch that a user of the Trainer needs
-_COST = {"none": "costs nothing", "time": "", "numerics": "changes numerics", "task": "changes the task"}
+_COST = {"none": "free", "time": "", "numerics": "numerics", "task": "another task"}
+
+
+def most_telling(plan: Sequence[Plan], most: int) -> list[Plan]:
+    """So many entries, in their order: the first of each cost before others of the same cost."""
+    first = {entry.cost: index for index, entry in reversed(list(enumerate(plan)))}
+    ranked = sorted(range(len(plan)), key=lambda index: (first[plan[index].cost] != index, index))
+    return [plan[index] for index in sorted(ranked[:most])]
 
 
 def plan_table(plan: Sequence[Plan], mode: str) -> Table:
-    """One line an entry: the change, its probed peak, what is left, and what it costs."""
+    """One line an entry: the change, its probed peak, and what it costs."""
     table = grid()
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    table.add_column()
     for index, entry in enumerate(plan):
-        probed = "" if entry.mode == mode else f", {entry.mode}"
-        costs = ", ".join(filter(None, (_time(entry), _COST[entry.cost])))
-        words = (in_words(entry.change), format_bytes(entry.peak.reserved_bytes), _fits(entry) + probed, costs)
+        words = (in_words(entry.change), format_bytes(entry.peak.reserved_bytes), _costs(entry, mode))
         table.add_row(label("do" if index == 0 else ""), *map(Text, map(clean, words)))
     return table
 
 
-def _fits(entry: Plan) -> str:
-    return "fits" if entry.fits else "does not fit"
+def _costs(entry: Plan, mode: str) -> str:
+    time = "" if entry.step_time is None else f"{entry.step_time:.2f} x time ({entry.time_kind})"
+    probed = "" if entry.mode == mode else entry.mode
+    return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, time, _COST[entry.cost])))
 
 
-def _time(entry: Plan) -> str:
-    return "" if entry.step_time is None else f"{entry.step_time:.2f} x the time"
-
-
-def advice_lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+def advice_lines(diagnosis: Diagnosis, most_found: int) -> Iterator[tuple[str, str]]:
     """Label and text: what to paste for the first entry, what would do where there is none, and what was found."""
     if diagnosis.plan:
         yield from (("paste", line) for line in pasted(diagnosis.plan[0]))
     elif diagnosis.smallest is not None:
         yield "do", _nothing_fits(diagnosis)
-    for index, finding in enumerate(headlines(diagnosis.findings)):
-        yield ("found" if index == 0 else ""), f"{finding.id} {finding.title}"
-    more = len(diagnosis.findings) - len(headlines(diagnosis.findings))
-    if more:
-        yield "", f"and {more} more: --details"
-
-
-def headlines(findings: Sequence[Finding]) -> Sequence[Finding]:
-    """The findings that the view has room for."""
-    return findings[:MOST_FOUND]
+    if cause := cause_in_a_line(diagnosis):
+        yield "cause", cause
+    found = diagnosis.findings
+    more = f"; and {len(found) - most_found} more: --details" if len(found) > most_found else ""
+    if found and not most_found:
+        yield "found", f"{len(found)} patterns: --details"
+    for index, finding in enumerate(found[:most_found]):
+        last = index == most_found - 1
+        yield ("found" if index == 0 else ""), f"{finding.id} {finding.title}{more if last else ''}"
 
 
 def pasted(entry: Plan) -> Iterator[str]:

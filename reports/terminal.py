@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +22,7 @@ from memdoctor.records import (
     Toggle,
     Workload,
 )
-from memdoctor.reports.advice import MOST_PLANNED, advice_lines, plan_table
+from memdoctor.reports.advice import advice_lines, most_telling, plan_table
 from memdoctor.reports.agreement import comparison_lines, counter_lines
 from memdoctor.reports.tables import LABEL, clean, console, grid, label, print_labelled, print_table, symbol
 from memdoctor.scaling import LARGEST_BATCH
@@ -38,23 +39,48 @@ _STYLES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How much of what can be said is said: entries of the plan, findings, and lines about other batches."""
+
+    planned: int
+    found: int
+    batch: int
+
+
+_ROOMS = (
+    _Room(4, 3, 2), _Room(4, 3, 1), _Room(3, 3, 1), _Room(3, 2, 1), _Room(3, 2, 0), _Room(3, 1, 0), _Room(2, 1, 0),
+    _Room(1, 0, 0),
+)  # fmt: skip
+"""From all to the least; the first with which the view keeps to its lines is taken."""
+
+
 def print_diagnosis(diagnosis: Diagnosis, *, top: int = 0) -> None:
     """Print the view to standard output; ``top`` adds a list of the largest tensors at the peak."""
     out = console()
-    with out.capture() as opening:
-        _print_opening(diagnosis, out)
-    with out.capture() as closing:
-        _print_closing(diagnosis, out)
-    room = MOST_LINES - len(opening.get().splitlines()) - len(closing.get().splitlines())
-    _print_opening(diagnosis, out)
-    if diagnosis.toggles and room > 0:
-        _print_as_many(diagnosis.toggles, diagnosis.provenance.mode, room, out)
-    _print_closing(diagnosis, out)
+    room, left = _fitting_room(diagnosis, out)
+    _print_opening(diagnosis, room, out)
+    if diagnosis.toggles and left > 1:  # one of them, and how many more there are
+        _print_as_many(diagnosis.toggles, diagnosis.provenance.mode, left, out)
+    _print_closing(diagnosis, room, out)
     if top:
         _print_tensors(diagnosis.tensors[:top], out)
 
 
-def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
+def _fitting_room(diagnosis: Diagnosis, out: Console) -> tuple[_Room, int]:
+    """The most that can be said, and how many lines that leaves for what-ifs; none where even the least is too long."""
+    left = 0
+    for room in _ROOMS:
+        with out.capture() as said:
+            _print_opening(diagnosis, room, out)
+            _print_closing(diagnosis, room, out)
+        left = MOST_LINES - len(said.get().splitlines())
+        if left >= 0:
+            return room, left
+    return _ROOMS[-1], 0
+
+
+def _print_opening(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     headline, _, why = diagnosis.verdict.sentence.partition(": ")
     style = "bold green" if diagnosis.fits else "bold red"
     print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
@@ -68,16 +94,17 @@ def _print_opening(diagnosis: Diagnosis, out: Console) -> None:
         print_labelled(out, "counted", line)
     out.print(_where(diagnosis, out.width))
     if diagnosis.plan:
-        out.print(plan_table(diagnosis.plan[:MOST_PLANNED], diagnosis.provenance.mode))
-    for name, text in advice_lines(diagnosis):
+        out.print(plan_table(most_telling(diagnosis.plan, room.planned), diagnosis.provenance.mode))
+    for name, text in advice_lines(diagnosis, room.found):
         print_labelled(out, name, text)
 
 
-def _print_closing(diagnosis: Diagnosis, out: Console) -> None:
+def _print_closing(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     if diagnosis.scaling is not None:
         how = "" if diagnosis.provenance.mode == "simulated" else "simulated: "
-        print_labelled(out, "batch", how + _prediction(diagnosis.scaling))
-        print_labelled(out, "", _growth(diagnosis.scaling))
+        lines = (how + _growth(diagnosis.scaling), _prediction(diagnosis.scaling))
+        for label_, line in zip(("batch", ""), lines[: room.batch], strict=False):
+            print_labelled(out, label_, line)
     for note in diagnosis.provenance.notes:
         print_labelled(out, "note", note)
     if diagnosis.assumed:
