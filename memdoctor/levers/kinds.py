@@ -17,7 +17,7 @@ SGD = "sgd"
 EXPANDABLE = "expandable_segments:True"
 EMBEDDINGS = "*embeddings*"
 LORA_RANK = 8
-ACCUMULATED = 4  # micro-batches, where there is one: any number shows the same
+ACCUMULATED = 2  # micro-batches, where there is one: any number shows the same, and two are the least to run
 
 
 @dataclass(frozen=True, slots=True)

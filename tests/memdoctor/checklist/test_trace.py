@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memdoctor.checklist import asks, trace_of
+from memdoctor.levers.kinds import ACCUMULATED
 from memdoctor.records import ChecklistStep, Examination, Peak, Plan
 from memdoctor.rules import Evidence, evidence_of
 
@@ -57,7 +58,7 @@ def test_accumulation_acts_where_one_optimizer_step_follows_all_micro_batches(ne
 
 def test_without_accumulation_it_is_probed_what_it_would_do(new_recording: Callable[[], Any]) -> None:
     target, four = accumulated(new_recording, 1, 1_000), accumulated(new_recording, 4, 1_000)
-    step = steps(evidence_of(target, {}, probes=[({"gradient_accumulation_steps": 4}, four)]))["2"]
+    step = steps(evidence_of(target, {}, probes=[({"gradient_accumulation_steps": ACCUMULATED}, four)]))["2"]
     assert "x 1 micro-batch x 1 GPU = 1" in step.showed
     assert "Not in use; probed with" in step.showed
     assert "changes nothing beside one micro-batch" in step.showed

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memdoctor.claims import BELIEFS, claim_probes, claims_of
+from memdoctor.levers.kinds import ACCUMULATED
 from memdoctor.matrix import apply_change
 from memdoctor.records import Change, Claim, Dtype, Examination, Workload
 from memdoctor.rules import Evidence, evidence_of
@@ -169,7 +170,8 @@ def test_accumulation_is_judged_against_one_micro_batch(
     holding: Holding, several: int, verdict: str, words: str
 ) -> None:
     kept = holding({"activations": several - 400, "gradients": 400}, gradient_accumulation_steps=4)
-    probes: Probes = [({"gradient_accumulation_steps": 4}, kept), ({"batch_size": 1}, holding({"activations": 1_024}))]
+    one = holding({"activations": 1_024})
+    probes: Probes = [({"gradient_accumulation_steps": ACCUMULATED}, kept), ({"batch_size": 1}, one)]
     claim = judged("accumulation", holding({"activations": 10_000}, batch_size=8), probes)
     assert claim.verdict == verdict
     assert f"{words}, and 400 B of gradients persist" in claim.showed
