@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from memdoctor.analysis import peak_of
-from memdoctor.cases import MEMORY
+from memdoctor.cases import patcher
 from memdoctor.checklist import asks
 from memdoctor.errors import MemdoctorError
 from memdoctor.levers import LeverKind, Pull, effect_of, not_probed, pulls_of
 from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.measuring import Probing, Subject
-from memdoctor.patches import patch_of
-from memdoctor.planning import Clock, Forecasts, Found, Patcher, Search, Writer
+from memdoctor.planning import Clock, Forecasts, Found, Search, Writer
 from memdoctor.planning.cards import smallest_card
 from memdoctor.records import (
     Attention,
@@ -76,7 +74,7 @@ class Adviser:
         search = self._search(best.workload.attention)
         found = search.run()
         if found or not search.seen:
-            writer = Writer(best, self.clock, self._patcher(best))
+            writer = Writer(best, self.clock, patcher(self.session.case, self.target, best.provenance))
             front = self._measured(writer.front(found))
             return Advice(levers, checked, evidence, tuple(writer.entry(item) for item in front))
         return Advice(levers, checked, evidence, smallest=self._smallest(best, search.smallest()))
@@ -91,20 +89,6 @@ class Adviser:
         workload, device = self._subject(found.setting.change)
         measured = self.session.measured.get(workload) if device == self.session.case.device else None
         return replace(found, examination=measured) if isinstance(measured, Examination) else found
-
-    def _patcher(self, best: Examination) -> Patcher:
-        """Writes changes by the names of the installed transformers, for the card as it was asked for."""
-        case = self.session.case
-        device = case.device
-        return partial(
-            patch_of,
-            self.target,
-            transformers=best.provenance.transformers,
-            torch=best.provenance.torch,
-            gpu=None if case.tries_gpu else device.name,
-            memory=device.source.removeprefix(MEMORY) if device.source.startswith(MEMORY) else None,
-            alloc_conf=device.alloc_conf,
-        )
 
     def _smallest(self, best: Examination, found: Found) -> Smallest:
         """The smallest footprint, and the cards that would do."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 from memdoctor.catalogue import find_gpu, near_gpus
 from memdoctor.codec import from_json, to_json
 from memdoctor.errors import InputError, MeasureError, UsageError
 from memdoctor.own_gpu import in_use, own_device
+from memdoctor.patches import patch_of
 from memdoctor.probes.host import host_device
 from memdoctor.probes.nvml import Absence, NoGpu
 from memdoctor.probes.resolve import ModelFacts, resolve_model
 from memdoctor.probes.simulated.allocator.conf import parse_alloc_conf
-from memdoctor.records import Backend, Change, Device, Dtype, Precision, Workload
+from memdoctor.records import Backend, Change, Device, Dtype, Precision, Provenance, Workload
 from memdoctor.units import format_bytes, parse_bytes
 
 REFERENCE_GPU = "T4"
@@ -142,6 +144,23 @@ def check_verifiable(case: Case) -> None:
 
 
 _COARSE = "accumulation is checked in fp32: in 16 bits rounding is as large as the mistakes that are looked for"
+
+
+def patcher(case: Case, target: Workload, provenance: Provenance) -> Callable[[Change], Mapping[str, str]]:
+    """Writes changes of the target in the user's languages, by the names of the releases that are installed.
+
+    The command line in it names the card as the case does.
+    """
+    device = case.device
+    return partial(
+        patch_of,
+        target,
+        transformers=provenance.transformers,
+        torch=provenance.torch,
+        gpu=None if case.tries_gpu else device.name,
+        memory=device.source.removeprefix(MEMORY) if device.source.startswith(MEMORY) else None,
+        alloc_conf=device.alloc_conf,
+    )
 
 
 def parse_change(case: Case, text: str) -> Change:

@@ -215,7 +215,7 @@ def fit(
             able = devices if cards else able_cards(looker, target, devices)
             rows = over_cards(looker, target, able)
         clock = Clock(rates_of(device.name))
-        wanted = plan_for(session, target, _replayed_on, clock, lambda _: {}) if plans else None
+        wanted = plan_for(session, target, _replayed_on, clock) if plans else None
         probes = session.probes
     assert looker.provenance is not None  # else nothing could be probed, and that is an error
     as_it_is, changed = smallest_cards(rows)

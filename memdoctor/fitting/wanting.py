@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from memdoctor.analysis import peak_of
+from memdoctor.cases import patcher
 from memdoctor.measuring import Probing
 from memdoctor.planning import Clock, Forecasts, Search, Writer
-from memdoctor.records import Change, Completed, Device, Plan, Wanted, Workload
+from memdoctor.records import Completed, Device, Plan, Wanted, Workload
 from memdoctor.scaling import Replayer
 
 
@@ -16,7 +17,6 @@ def plan_for(
     target: Workload,
     replayed: Callable[[Device], Replayer],
     clock: Clock,
-    patch: Callable[[Change], Mapping[str, str]],
 ) -> Wanted:
     """Probe the target on the session's card; where it does not fit, plan.
 
@@ -26,7 +26,7 @@ def plan_for(
     session.simulate([target])
     best = session.best(target)
     fits = isinstance(best.outcome, Completed)
-    writer = Writer(best, clock, patch)
+    writer = Writer(best, clock, patcher(session.case, target, best.provenance))
     plan: tuple[Plan, ...] = ()
     smallest = None
     if not fits:
