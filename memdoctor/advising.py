@@ -117,7 +117,9 @@ class Adviser:
         subject = self._subject(pull.change)
         pair = self.session.alike(self.target, *subject)
         if pair is not None:
-            return effect_of(kind, pull, *pair)
+            target, other = pair
+            time = self.clock.relative(other, target)
+            return replace(effect_of(kind, pull, target, other), step_time=time[0].value if time else None)
         failed = self.session.simulated(*subject)
         reason = failed.what if isinstance(failed, MemdoctorError) else "the target itself could not be simulated"
         return not_probed(kind, f"{'in use; ' if pull.in_use else ''}{reason}")

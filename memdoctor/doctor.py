@@ -123,6 +123,10 @@ def verify(case: Case, plan: VerificationPlan, *, time_limit: float = TIME_LIMIT
     return replace(found, assumed=(*case.assumed, *attention))
 
 
+LINES_FROM = (1, 2, 3)
+"""Batches that lines are drawn through: 1 and 2, or where batch 1 is different in kind, which it mostly is, 2 and 3."""
+
+
 def diagnose(
     case: Case,
     *,
@@ -154,7 +158,8 @@ def diagnose(
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
         adviser = Adviser(session, target, Clock(rates_of(case.device.name)), _replayed_on, also)
-        session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
+        others = [*workloads, *(replace(target, batch_size=batch) for batch in LINES_FROM)]
+        session.simulate_on([*((workload, session.case.device) for workload in others), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
@@ -313,7 +318,7 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         assert found is not None
         return found
 
-    first = 1 if aligned(at(1), at(2)) else 2
+    first = LINES_FROM[0] if aligned(at(LINES_FROM[0]), at(LINES_FROM[1])) else LINES_FROM[1]
     return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
 
 

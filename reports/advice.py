@@ -106,5 +106,6 @@ def _print_levers(levers: Sequence[Lever], out: Console) -> None:
     for lever in levers:
         change = f" ({in_words(lever.change)})" if lever.change and lever.status == "probed" else ""
         unknown = "not probed: " if lever.status == "not probed" else ""
-        time = "" if lever.step_time is None else f"; {lever.step_time:.2f} x the step time"
+        without = "without it " if lever.status == "in use" else ""
+        time = "" if lever.step_time is None else f"; {without}{lever.step_time:.2f} x the step time (estimate)"
         print_labelled(out, "lever", f"{lever.name}{change}: {unknown}{lever.sentence}{time}")

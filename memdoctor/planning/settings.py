@@ -13,6 +13,7 @@ from memdoctor.records import Attention, Change, Cost, Device, Dtype, Precision,
 ORDER: tuple[Cost, ...] = ("none", "time", "numerics", "task")
 """What a change may cost, in the order of the checklist."""
 
+MOST_MICRO_BATCHES = 256  # in one step; all their inputs are made and counted, although few of them run
 SHORTEST = 32  # tokens; shorter inputs are another task
 SMALLER_OPTIMIZERS = (EIGHT_BIT, ADAFACTOR, SGD)  # by how near they are to AdamW
 
@@ -71,9 +72,14 @@ def mixed_precision(target: Workload, device: Device) -> str | None:
 
 
 def splits(target: Workload) -> tuple[tuple[int, int], ...]:
-    """Per-device batches with the micro-batches that keep the effective batch, largest batch first."""
+    """Per-device batches with the micro-batches that keep the effective batch, largest batch first.
+
+    There are at most :data:`MOST_MICRO_BATCHES` of them.
+    """
     whole = target.batch_size * target.gradient_accumulation_steps
-    smaller = [batch for batch in range(1, target.batch_size) if whole % batch == 0]
+    smaller = [
+        batch for batch in range(1, target.batch_size) if whole % batch == 0 and whole // batch <= MOST_MICRO_BATCHES
+    ]
     return ((target.batch_size, target.gradient_accumulation_steps), *((b, whole // b) for b in reversed(smaller)))
 
 

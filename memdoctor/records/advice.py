@@ -44,10 +44,10 @@ class NotChecked:
 class Lever:
     """One thing that people change to save memory, and what it does here.
 
-    ``status`` is ``probed``, ``in use`` (the target has it already; where it was probed without it, the figures are
-    those of leaving it), or ``not probed``. ``saves_bytes`` is of reserved memory. The lever acts most in ``phase``,
-    whose peak goes from ``phase_before_bytes`` to ``phase_after_bytes`` allocated. ``step_time`` is relative to the
-    target's. ``sentence`` says what it does, or why it does nothing.
+    ``status`` is ``probed``, ``in use`` (the target has it already, and ``change`` lets go of it) or ``not probed``.
+    ``peak``, ``fits`` and ``step_time``, which is relative to the target's, are those of the target with the change;
+    all else is what having the lever does: ``saves_bytes`` of reserved memory, and most in ``phase``, whose peak goes
+    from ``phase_before_bytes`` to ``phase_after_bytes`` allocated. ``sentence`` says so, or why it does nothing.
     """
 
     name: str
