@@ -60,6 +60,7 @@ __all__ = [
     "open_case",
     "parse_change",
     "probe",
+    "replayed_on",
     "verify",
     "with_assumed",
 ]
@@ -153,7 +154,7 @@ def diagnose(
     also = claim_probes(target, case.facts.max_seq_length) if claims else ()
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), _replayed_on, also)
+        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), replayed_on, also)
         session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
@@ -206,7 +207,7 @@ def fit(
     columns = lengths_of(target, case.facts.max_seq_length, lengths)
     devices = _cards(case, cards)
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
-        looker = Looker(session, _replayed_on)
+        looker = Looker(session, replayed_on)
         cells: tuple[FitCell, ...] = ()
         rows: tuple[CardRow, ...] = ()
         if devices is None:
@@ -215,7 +216,7 @@ def fit(
             able = devices if cards else able_cards(looker, target, devices)
             rows = over_cards(looker, target, able)
         clock = Clock(rates_of(device.name))
-        wanted = plan_for(session, target, _replayed_on, clock, lambda _: {}) if plans else None
+        wanted = plan_for(session, target, replayed_on, clock, lambda _: {}) if plans else None
         probes = session.probes
     assert looker.provenance is not None  # else nothing could be probed, and that is an error
     as_it_is, changed = smallest_cards(rows)
@@ -305,7 +306,7 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         return None
 
     def at(batch: int) -> Examination:
-        wanted = replace(target.workload, batch_size=batch)
+        wanted = replace(workload, batch_size=batch)  # as it was asked for: small batches were probed so
         session.simulate([wanted])
         found = session.simulated(wanted)
         if isinstance(found, MemdoctorError):
@@ -314,10 +315,11 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         return found
 
     first = 1 if aligned(at(1), at(2)) else 2
-    return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
+    return scaling_of(at(first), at(first + 1), target, replayed_on(target.device))
 
 
-def _replayed_on(device: Device) -> Replayer:
+def replayed_on(device: Device) -> Replayer:
+    """Replays events on this card with its allocator's settings."""
     return lambda events, clears: _need(events, clears, device)
 
 
