@@ -60,6 +60,7 @@ __all__ = [
     "open_case",
     "parse_change",
     "probe",
+    "replayed_on",
     "verify",
     "with_assumed",
 ]
@@ -157,9 +158,14 @@ def diagnose(
     also = claim_probes(target, case.facts.max_seq_length) if claims else ()
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
+<<<<<<< HEAD
         adviser = Adviser(session, target, Clock(rates_of(case.device.name)), _replayed_on, also)
         others = [*workloads, *(replace(target, batch_size=batch) for batch in LINES_FROM)]
         session.simulate_on([*((workload, session.case.device) for workload in others), *adviser.subjects()])
+=======
+        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), replayed_on, also)
+        session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
+>>>>>>> w5-grid
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
@@ -211,7 +217,7 @@ def fit(
     columns = lengths_of(target, case.facts.max_seq_length, lengths)
     devices = _cards(case, cards)
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
-        looker = Looker(session, _replayed_on)
+        looker = Looker(session, replayed_on)
         cells: tuple[FitCell, ...] = ()
         rows: tuple[CardRow, ...] = ()
         if devices is None:
@@ -220,7 +226,11 @@ def fit(
             able = devices if cards else able_cards(looker, target, devices)
             rows = over_cards(looker, target, able)
         clock = Clock(rates_of(device.name))
+<<<<<<< HEAD
         wanted = plan_for(session, target, _replayed_on, clock) if plans else None
+=======
+        wanted = plan_for(session, target, replayed_on, clock, lambda _: {}) if plans else None
+>>>>>>> w5-grid
         probes = session.probes
     assert looker.provenance is not None  # else nothing could be probed, and that is an error
     as_it_is, changed = smallest_cards(rows)
@@ -310,7 +320,7 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         return None
 
     def at(batch: int) -> Examination:
-        wanted = replace(target.workload, batch_size=batch)
+        wanted = replace(workload, batch_size=batch)  # as it was asked for: small batches were probed so
         session.simulate([wanted])
         found = session.simulated(wanted)
         if isinstance(found, MemdoctorError):
@@ -318,11 +328,17 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         assert found is not None
         return found
 
+<<<<<<< HEAD
     first = LINES_FROM[0] if aligned(at(LINES_FROM[0]), at(LINES_FROM[1])) else LINES_FROM[1]
     return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
+=======
+    first = 1 if aligned(at(1), at(2)) else 2
+    return scaling_of(at(first), at(first + 1), target, replayed_on(target.device))
+>>>>>>> w5-grid
 
 
-def _replayed_on(device: Device) -> Replayer:
+def replayed_on(device: Device) -> Replayer:
+    """Replays events on this card with its allocator's settings."""
     return lambda events, clears: _need(events, clears, device)
 
 

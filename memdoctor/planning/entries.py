@@ -61,7 +61,9 @@ class Writer:
         effect = f"saves {format_bytes(saves)}" if saves >= 0 else f"costs {format_bytes(-saves)}"
         room = f"{format_bytes(abs(free))} {'to spare' if free >= 0 else 'too much'}"
         close = ", which is less than the context is known to" if 0 <= free < error else ""
-        return f"{in_words(found.setting.change)}: {effect}, {room}{close}; the peak is in {_phase(found)}"
+        more = "gradient_accumulation_steps" in found.setting.change
+        check = "; memdoctor probe --verify-accumulation checks the accumulated gradients" if more else ""
+        return f"{in_words(found.setting.change)}: {effect}, {room}{close}; the peak is in {_phase(found)}{check}"
 
 
 def _phase(found: Found) -> str:

@@ -3,6 +3,7 @@
 A structure (what is pulled besides the batch) is probed with two micro-batches of 2 and of 3 samples; forward, backward
 and the rest at any batch follow from these, event by event where their steps are aligned. A smaller optimizer changes
 the state that every later phase carries and the optimizer phase, and nothing else: both are read off one probe of it.
+Settings of the allocator change nothing that is allocated: these stand on the probes without them.
 Forecasts only choose what is probed next. What is promised is always a probe's.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from memdoctor.analysis import phases_of
-from memdoctor.matrix import apply_to
+from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.planning.settings import SMALLER_OPTIMIZERS, Setting
 from memdoctor.records import Category, Change, Completed, Device, Examination, PhaseName, Workload
 from memdoctor.scaling import Model, Pair, Replayer, model_of
@@ -116,16 +117,17 @@ class Forecasts:
         allocated = basis.allocated_bytes
         if allocated > self.limit_bytes:
             return Expected(allocated, False)
-        return Expected(allocated, None if basis.optimizers else self._fits(basis.probes, setting.batch))
+        return Expected(allocated, None if basis.optimizers else self._fits(basis.probes, setting))
 
-    def _fits(self, probes: Sequence[Examination], batch: int) -> bool:
+    def _fits(self, probes: Sequence[Examination], setting: Setting) -> bool | None:
         if len(probes) == 1:
-            return isinstance(probes[0].outcome, Completed)
+            return None if ALLOC_CONF in setting.change else isinstance(probes[0].outcome, Completed)
         small, larger = probes
-        key = (small.workload, larger.workload, larger.device)
+        _, device = apply_to(self.target, self.device, setting.change)
+        key = (small.workload, larger.workload, device)
         if key not in self._models:
-            self._models[key] = model_of(Pair(small, larger), larger, self.replayed(larger.device))
-        return self._models[key].fits(batch)
+            self._models[key] = model_of(Pair(small, larger), larger, self.replayed(device))
+        return self._models[key].fits(setting.batch)
 
     def _stands_on(self, structure: Change, setting: Setting) -> list[Subject]:
         """With the batch as it is: the probe itself. Else the two small batches."""
@@ -151,9 +153,9 @@ def _is_split(setting: Setting, target: Workload) -> bool:
 
 
 def _without_optimizer(change: Change) -> tuple[Change, str | None]:
-    """The structure without its smaller optimizer and its split, and the name of that optimizer."""
-    split = ("batch_size", "gradient_accumulation_steps")
-    structure = {name: value for name, value in change.items() if name not in split}
+    """The structure without its smaller optimizer, split and allocator, and the name of that optimizer."""
+    apart = ("batch_size", "gradient_accumulation_steps", ALLOC_CONF)
+    structure = {name: value for name, value in change.items() if name not in apart}
     optimizer = str(structure.get("optimizer", ""))
     if optimizer not in SMALLER_OPTIMIZERS:
         return structure, None

@@ -26,10 +26,15 @@ def update_readme() -> ModuleType:
     return module
 
 
-def test_the_sample_is_what_the_main_job_prints(update_readme: ModuleType) -> None:
+@pytest.mark.parametrize("name", ["sample-output", "sample-advice"])
+def test_each_sample_is_what_its_command_prints(update_readme: ModuleType, name: str) -> None:
     if not isinstance(see_gpus(), NoGpu):
-        pytest.skip("the sample is of a machine without a GPU")
-    assert update_readme.in_readme() == update_readme.sample()
+        pytest.skip("the samples are of a machine without a GPU")
+    assert update_readme.in_readme(name) == update_readme.sample(name)
+
+
+def test_every_sample_is_tested(update_readme: ModuleType) -> None:
+    assert set(update_readme.COMMANDS) == {"sample-output", "sample-advice"}
 
 
 @pytest.mark.parametrize("marker", ["main-job-command", "test-command"])
