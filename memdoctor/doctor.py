@@ -158,14 +158,9 @@ def diagnose(
     also = claim_probes(target, case.facts.max_seq_length) if claims else ()
     with probing(case, time_limit, progress, use_cache=use_cache) as session:
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
-<<<<<<< HEAD
-        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), _replayed_on, also)
+        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), replayed_on, also)
         others = [*workloads, *(replace(target, batch_size=batch) for batch in LINES_FROM)]
         session.simulate_on([*((workload, session.case.device) for workload in others), *adviser.subjects()])
-=======
-        adviser = Adviser(session, target, Clock(rates_of(case.device.name)), replayed_on, also)
-        session.simulate_on([*((workload, session.case.device) for workload in workloads), *adviser.subjects()])
->>>>>>> w5-grid
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
@@ -226,11 +221,7 @@ def fit(
             able = devices if cards else able_cards(looker, target, devices)
             rows = over_cards(looker, target, able)
         clock = Clock(rates_of(device.name))
-<<<<<<< HEAD
-        wanted = plan_for(session, target, _replayed_on, clock) if plans else None
-=======
-        wanted = plan_for(session, target, replayed_on, clock, lambda _: {}) if plans else None
->>>>>>> w5-grid
+        wanted = plan_for(session, target, replayed_on, clock) if plans else None
         probes = session.probes
     assert looker.provenance is not None  # else nothing could be probed, and that is an error
     as_it_is, changed = smallest_cards(rows)
@@ -328,13 +319,8 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
         assert found is not None
         return found
 
-<<<<<<< HEAD
     first = LINES_FROM[0] if aligned(at(LINES_FROM[0]), at(LINES_FROM[1])) else LINES_FROM[1]
-    return scaling_of(at(first), at(first + 1), target, _replayed_on(target.device))
-=======
-    first = 1 if aligned(at(1), at(2)) else 2
     return scaling_of(at(first), at(first + 1), target, replayed_on(target.device))
->>>>>>> w5-grid
 
 
 def replayed_on(device: Device) -> Replayer:

@@ -1,10 +1,10 @@
 """The planner beside exhaustive search over its own levers, on workloads that do not fit; nothing is measured here.
 
-Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--exhaustive] [--of WORD]``. The grid is four models on three
-cards at three lengths and with three batches. Per cell it prints, for each cost of a change, what the planner found and what
-the fastest takes that fits when probed directly, by the estimate of each one's own probe; then the probes that the
-planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be faster than what was found
-(all, where nothing was found).
+Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--exhaustive] [--of WORD]``. The grid is four models on
+three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, what the planner
+found and what the fastest takes that fits when probed directly, by the estimate of each one's own probe; then the
+probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be faster than
+what was found (all, where nothing was found).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 from memdoctor.catalogue import rates_of

@@ -10,9 +10,9 @@ from memdoctor.units import format_bytes
 
 LEVER = "expandable_segments"
 LEAST_SHARE = Threshold(
-    "share that is saved", 0.05, "of what is reserved at the peak",
-    "ours: a healthy step's overhead is 4 to 13 % of what is reserved, and mostly cache that PyTorch gives up on "
-    "demand",
+    "share that is saved", 0.05, "of what PyTorch can reserve on the card",
+    "ours: a healthy step's overhead is 4 to 13 % of what it reserves, and mostly cache that PyTorch gives up on demand; "
+    "it matters where it is a share of the card",
 )  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def check(evidence: Evidence) -> Finding | None:
     if lever is None or lever.status != "probed" or lever.saves_bytes is None:
         return None
     then_fits = bool(lever.fits) and not evidence.fits
-    if lever.saves_bytes <= 0 or (lever.saves_bytes < LEAST_SHARE.value * reserved and not then_fits):
+    if lever.saves_bytes <= 0 or (lever.saves_bytes < LEAST_SHARE.value * evidence.limit_bytes and not then_fits):
         return None
     severity: Severity = "error" if then_fits else "info" if evidence.fits else "warning"
     overhead = evidence.breakdown.allocator_overhead
