@@ -11,7 +11,7 @@ from memdoctor.units import format_bytes
 LEVER = "expandable_segments"
 LEAST_SHARE = Threshold(
     "share that is saved", 0.05, "of what PyTorch can reserve on the card",
-    "ours: a healthy step's overhead is 4 to 13 % of what it reserves, and mostly cache that PyTorch gives up on demand; "
+    "ours: a healthy step's overhead is 4 to 13 % of what it reserves, mostly cache that PyTorch gives up on demand; "
     "it matters where it is a share of the card",
 )  # fmt: skip
 
