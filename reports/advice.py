@@ -46,7 +46,7 @@ def _costs(entry: Plan, mode: str) -> str:
 def advice_lines(diagnosis: Diagnosis, most_found: int) -> Iterator[tuple[str, str]]:
     """Label and text: what to paste for the first entry, what would do where there is none, and what was found."""
     if diagnosis.plan:
-        yield from (("paste", line) for line in pasted(diagnosis.plan[0]))
+        yield from (("paste", line) for line in pasted(diagnosis.plan[0]) if line)
     elif diagnosis.smallest is not None:
         yield "do", _nothing_fits(diagnosis)
     if cause := cause_in_a_line(diagnosis):
@@ -61,10 +61,13 @@ def advice_lines(diagnosis: Diagnosis, most_found: int) -> Iterator[tuple[str, s
 
 
 def pasted(entry: Plan) -> Iterator[str]:
-    """The lines of an entry's patch for a user of the Trainer."""
+    """An entry's patch for a user of the Trainer; Python of more than a line has no room in the view."""
     for language in _PASTED:
-        if language in entry.patch:
-            yield " ".join(entry.patch[language].split())
+        lines = entry.patch.get(language, "").splitlines()
+        if language == "trainer" or len(lines) == 1:
+            yield " ".join(line.strip() for line in lines)
+        elif lines:
+            yield f"some lines of Python for the {language}: --details"
 
 
 def _nothing_fits(diagnosis: Diagnosis) -> str:

@@ -217,8 +217,8 @@ def test_a_diagnosis_succeeds_whatever_the_verdict(run: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Does not fit, ")
     assert ESCAPE not in done.stdout
-    assert "what if" in done.stdout
-    assert "no batch fits" in done.stdout
+    assert "The size of the model is the cause" in done.stdout
+    assert "*embeddings* frozen" in done.stdout
     again = "--model prajjwal1/bert-tiny -b 4 -s 32 --gpu T4 --memory '180 MiB'"  # what was asked, not the defaults
     assert f"next: memdoctor diagnose {again} -o report.json" in done.stderr
     assert len(done.stdout.splitlines()) <= MOST_LINES

@@ -135,6 +135,14 @@ def test_where_nothing_fits_the_smallest_footprint_and_the_cards_are_named(
     assert "unchanged" not in text
 
 
+def test_python_of_several_lines_is_left_to_the_details(view: Callable[..., str], advised: Diagnosis) -> None:
+    patch = {"model": "for name in names:\n    freeze(name)", "environment": "export A=1"}
+    text = view(print_diagnosis, replace(advised, plan=(replace(advised.plan[0], patch=patch),)))
+    assert "some lines of Python for the model: --details" in text
+    assert "export A=1" in text
+    assert "freeze(name)" not in text
+
+
 def test_an_entry_without_a_time_says_none(view: Callable[..., str], advised: Diagnosis) -> None:
     untimed = replace(advised, plan=(entry(advised, {"batch_size": 1}, "time", None),))
     assert "x time" not in view(print_diagnosis, untimed)
