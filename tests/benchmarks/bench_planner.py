@@ -1,10 +1,10 @@
 """The planner beside exhaustive search over its own levers, on workloads that do not fit; nothing is measured here.
 
-Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--exhaustive] [--of WORD]``. The grid is four models on
-three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, what the planner
-found and what the fastest takes that fits when probed directly, by the estimate of each one's own probe; then the
-probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be faster than
-what was found (all, where nothing was found).
+Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--of WORD] [--exhaustive]``. The grid is four models on
+three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, the step time of the
+fastest plan over that of the fastest setting that fits when probed directly, each by the estimate of its own probe;
+then the probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be
+faster than what was found: all, where nothing was.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from memdoctor.analysis import peak_of
 from memdoctor.catalogue import rates_of
 from memdoctor.doctor import open_case, replayed_on
 from memdoctor.measuring import Probing, probing
@@ -29,7 +30,7 @@ CARDS = (("T4", "5 GiB"), ("RTX3060", "6 GiB"), ("V100-16GB", "7 GiB"))
 LENGTHS = (128, 256, 512)
 TOKENS = (32 * 512, 48 * 512, 64 * 512)
 COSTS = ORDER[:-1]
-STRIDE = 37  # shares no factor with the number of cells: a sample is spread out over all four dimensions
+STRIDE = 31  # shares no factor with the number of cells: a sample is spread out over all four dimensions
 
 
 @dataclass(slots=True)
@@ -64,17 +65,26 @@ class Cell:
         return self.search.forecasts.device
 
     def settings(self, tasks: Sequence[Change] = ({},)) -> Iterator[Setting]:
-        """Structures, splits of the batch and the allocator's pages, each with each."""
-        pages = [{}, expandable(self.device) or {}]
+        """Structures and splits of the batch, each with each."""
         for cost in COSTS:
-            made = product(structures(self.target, self.device, cost, {}), splits(self.target), pages, tasks)
-            for (structure, structure_cost), split, conf, task in made:
-                setting = setting_of(self.target, {**structure, **conf, **task}, structure_cost, split)
-                if setting.change and setting.cost == cost:
+            made = product(structures(self.target, self.device, cost, {}), splits(self.target), tasks)
+            for (structure, structure_cost), split, task in made:
+                setting = setting_of(self.target, {**structure, **task}, structure_cost, split)
+                if setting.cost == cost:
                     yield setting
 
     def probed(self, settings: Sequence[Setting]) -> list[Found]:
-        """Each probed directly; those that the model allows."""
+        """Each probed directly, and with the allocator's pages where that is what may help: it takes no more time."""
+        plain = self._probed(settings)
+        pages = expandable(self.device) or {}
+        helped = [
+            Setting({**s.change, **pages}, s.cost, s.batch, s.accumulation)
+            for s, peak in ((found.setting, peak_of(found.examination)) for found in plain if not found.fits)
+            if peak.allocated_bytes <= self.device.allocator_limit_bytes
+        ]
+        return [*plain, *self._probed(helped)]
+
+    def _probed(self, settings: Sequence[Setting]) -> list[Found]:
         found = self.session.ask([setting.of(self.target, self.device) for setting in settings])
         return [Found(s, examination) for s, examination in zip(settings, found, strict=True) if examination]
 
