@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertModel
 
 TOKENS = 512
@@ -72,6 +76,22 @@ class _Distilled(nn.Module):
         return distance + nn.functional.cross_entropy(self.head(hidden.mean(1)), labels)
 
 
+class _Checkpointed(_Classifier):
+    """A checkpointed layer behind the words, as a model of transformers before 4.35 has it, and the rest after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.run = nn.Linear(64, 64), lambda layer, words: layer(words)
+
+    def activation_checkpointing_enable(self, activation_checkpointing_kwargs: dict[str, Any]) -> None:
+        """The switch, which leaves the embeddings' output as it is."""
+        self.run = partial(checkpoint, **activation_checkpointing_kwargs)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.inner(self.run(self.layer, self.words(input_ids))))
+        return nn.functional.cross_entropy(self.head(hidden.mean(1)), labels)
+
+
 class _Windows(nn.Module):
     """Tags whole documents: every window of one is a row of the encoder."""
 
@@ -110,7 +130,18 @@ def teacher() -> nn.Module:
     return _Distilled()
 
 
+def checkpointed() -> nn.Module:
+    """Reentrant or not, the layer behind the embeddings is checkpointed."""
+    return _Checkpointed()
+
+
 def windows(batch_size: int, seq_length: int) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """Documents of ``seq_length`` tokens, and a label for each token."""
     ids = torch.zeros(batch_size, seq_length, dtype=torch.long)
     return _Windows(12), {"input_ids": ids, "labels": ids}
+
+
+def short_windows(batch_size: int, seq_length: int) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """As :func:`windows`, with an encoder of two layers."""
+    ids = torch.zeros(batch_size, seq_length, dtype=torch.long)
+    return _Windows(2), {"input_ids": ids, "labels": ids}

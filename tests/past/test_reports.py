@@ -12,7 +12,7 @@ import pytest
 
 from memdoctor.checklist.causes import cause_of
 from memdoctor.checklist.looking import runs
-from memdoctor.rules import RULES, Checked, Evidence, check_all
+from memdoctor.rules import RULES, Evidence, check_all
 from memdoctor.units import GIB
 
 FOLDER = Path(__file__).parent
@@ -41,6 +41,8 @@ def test_a_report_comes_out_right(
     assert set(expected.get("found", ())) <= found.keys()
     assert set(expected.get("absent", ())) <= set(checked.passed)  # looked for, and not there
     assert {name: found[name].severity for name in expected.get("severity", {})} == expected.get("severity", {})
+    if "first" in expected:
+        assert checked.findings[0].id == expected["first"]
     for name, figures in expected.get("evidence", {}).items():
         assert {key: found[name].evidence[key] for key in figures} == {
             key: value if isinstance(value, bool) else amount(value) for key, value in figures.items()
