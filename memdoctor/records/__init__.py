@@ -96,7 +96,6 @@ __all__ = [
     "RanOutAt",
     "Rates",
     "Ratio",
-    "Remedy",
     "RemedyLine",
     "RulePage",
     "Scaling",

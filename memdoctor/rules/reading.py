@@ -54,9 +54,8 @@ def others_decide(evidence: Evidence) -> bool:
     device = evidence.device
     cut_short = evidence.examination.provenance.mode == "measured"
     alone = device.total_bytes - device.context_bytes
-    return not evidence.fits and not cut_short and bool(device.other_processes_bytes) and (
-        evidence.peak.reserved_bytes <= alone
-    )
+    shared = not evidence.fits and not cut_short and device.other_processes_bytes > 0
+    return shared and evidence.peak.reserved_bytes <= alone
 
 
 def gain(lever: Lever | None) -> int | None:

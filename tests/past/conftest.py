@@ -124,7 +124,8 @@ def _by_hand(figures: Facts) -> Evidence:
     ``outside`` says whose the memory is that PyTorch does not hold; ``loading`` is state that is there while a
     checkpoint is loaded, beside the optimizer's own.
     """
-    sizes = {name: in_bytes(value) for name, value in figures.items() if name not in ("runs", "outside", "several_gpus")}
+    told = ("runs", "outside", "several_gpus")
+    sizes = {name: in_bytes(value) for name, value in figures.items() if name not in told}
     total, asked = sizes.get("total", 2**36), sizes.get("requested", 0)
     allocated, reserved = sizes.get("allocated", 0), sizes.get("reserved", 0)
     births = [(Category.PARAMETERS, sizes.get("weights", 0)), (Category.GRADIENTS, sizes.get("gradients", 0))]

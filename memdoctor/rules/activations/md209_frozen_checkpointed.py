@@ -45,10 +45,11 @@ def check(evidence: Evidence) -> Finding | None:
     through = any(_layer(block) in range(frozen) for block in born_in(evidence, PhaseName.BACKWARD))
     kept = _kept_below(evidence, frozen)
     acts = (
-        f"with checkpointing backward runs through them all the same, since transformers makes its input require a "
+        "with checkpointing backward runs through them all the same, since transformers makes its input require a "
         f"gradient: each is computed again, and what they keep for it is {format_bytes(kept)}"
         if through
-        else f"they keep no activations, checkpointed or not: checkpointing acts on {layers - frozen} of {layers} layers"
+        else "they keep no activations, checkpointed or not: checkpointing acts on "
+        f"{layers - frozen} of {layers} layers"
     )
     return RULE.finding(
         "warning" if through else "info",

@@ -10,7 +10,18 @@ import pytest
 
 from memdoctor.records import Category, Lever, Peak, TensorGroup
 from memdoctor.rules import Evidence, Remedy
-from memdoctor.rules.reading import effect, gain, left, lookups, most_alive, others_decide, percent, presses, product, varied
+from memdoctor.rules.reading import (
+    effect,
+    gain,
+    left,
+    lookups,
+    most_alive,
+    others_decide,
+    percent,
+    presses,
+    product,
+    varied,
+)
 
 SAFE = Remedy("off", "none", "checkpointing")
 OTHER = Remedy("less", "task")
