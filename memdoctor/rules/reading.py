@@ -46,6 +46,18 @@ def presses(evidence: Evidence) -> bool:
     return not evidence.fits or evidence.peak.reserved_bytes > NEARLY_FULL.value * evidence.limit_bytes
 
 
+def others_decide(evidence: Evidence) -> bool:
+    """Whether the target does not fit and would, had it the card to itself.
+
+    What was measured and cut short says nothing of it: what it would have taken is not known.
+    """
+    device = evidence.device
+    cut_short = evidence.examination.provenance.mode == "measured"
+    alone = device.total_bytes - device.context_bytes
+    shared = not evidence.fits and not cut_short and device.other_processes_bytes > 0
+    return shared and evidence.peak.reserved_bytes <= alone
+
+
 def gain(lever: Lever | None) -> int | None:
     """Reserved bytes that having the lever saves, negative where it costs; ``None`` where it was not probed."""
     return None if lever is None else lever.saves_bytes

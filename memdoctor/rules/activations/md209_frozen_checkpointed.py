@@ -1,13 +1,15 @@
-"""MD209: layers that are frozen from the input on are checkpointed, and keep nothing either way."""
+"""MD209: layers that are frozen from the input on are checkpointed, where they could keep nothing."""
 
 from __future__ import annotations
 
 import re
 
-from memdoctor.records import Category, Finding
+from memdoctor.records import Block, Category, Finding, PhaseName
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import effect
+from memdoctor.rules.instants import born_in
+from memdoctor.rules.reading import effect, most_alive
 from memdoctor.rules.rule import Remedy, Rule
+from memdoctor.units import format_bytes
 
 _LAYER = re.compile(r"^(?P<stack>.*?)\.(?P<number>\d+)(?:\.|$)")
 
@@ -40,12 +42,35 @@ def check(evidence: Evidence) -> Finding | None:
     if frozen < 1:
         return None
     probed = effect(evidence, evidence.lever("checkpointing"))
-    return RULE.finding(
-        "info",
-        f"the first {frozen} of {layers} layers get no gradient and keep no activations, checkpointed or not: "
-        f"checkpointing acts on {layers - frozen} of {layers} layers{'; ' if probed else ''}{probed}",
-        {"frozen_layers": frozen, "layers": layers},
+    through = any(_layer(block) in range(frozen) for block in born_in(evidence, PhaseName.BACKWARD))
+    kept = _kept_below(evidence, frozen)
+    acts = (
+        "with checkpointing backward runs through them all the same, since transformers makes its input require a "
+        f"gradient: each is computed again, and what they keep for it is {format_bytes(kept)}"
+        if through
+        else "they keep no activations, checkpointed or not: checkpointing acts on "
+        f"{layers - frozen} of {layers} layers"
     )
+    return RULE.finding(
+        "warning" if through else "info",
+        f"the first {frozen} of {layers} layers get no gradient; {acts}{'; ' if probed else ''}{probed}",
+        {"frozen_layers": frozen, "layers": layers, "backward_runs_through": through, "kept_bytes": kept},
+        remedies=RULE.remedies if through else RULE.remedies[1:],
+    )
+
+
+def _layer(block: Block) -> int | None:
+    found = _LAYER.match(block.module)
+    return int(found["number"]) if found is not None else None
+
+
+def _kept_below(evidence: Evidence, frozen: int) -> int:
+    """The most activations that the frozen layers hold at one time."""
+    kept = most_alive(
+        evidence.examination.timeline,
+        lambda block: block.category is Category.ACTIVATIONS and _layer(block) in range(frozen),
+    )
+    return sum(block.bytes for block in kept)
 
 
 RULE = Rule(
@@ -53,9 +78,12 @@ RULE = Rule(
     title="Frozen layers are checkpointed, which saves nothing there",
     why=(
         "Layers that are frozen from the embeddings on are never run backward: autograd keeps nothing of them. A "
-        "checkpoint around them has nothing to drop; only the layers that are trained have."
+        "checkpoint around them has nothing to drop; only the layers that are trained have. Yet where transformers is "
+        "asked to checkpoint, it makes the embeddings' output require a gradient (enable_input_require_grads), and "
+        "backward then runs through the frozen layers too."
     ),
     remedies=(
+        Remedy("model.disable_input_require_grads() once checkpointing is on, with use_reentrant=False", "none"),
         Remedy("nothing, where it is checkpointed for the trained layers' sake", "none"),
         Remedy("checkpointing switched off, where the trained layers are few", "none", "checkpointing"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding, Severity
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import others_decide
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -14,10 +15,10 @@ LEAST_SHARE = Threshold(
 
 def check(evidence: Evidence) -> Finding | None:
     """Others hold a share of the card, or so much that the run would fit without them."""
-    device, peak = evidence.device, evidence.peak
+    device = evidence.device
     others, alone = device.other_processes_bytes, device.total_bytes - device.context_bytes
     cut_short = not evidence.fits and evidence.examination.provenance.mode == "measured"
-    decides = not evidence.fits and not cut_short and peak.reserved_bytes <= alone
+    decides = others_decide(evidence)
     if others == 0 or (others < LEAST_SHARE.value * device.total_bytes and not decides):
         return None
     severity: Severity = "error" if decides else "info" if evidence.fits else "warning"

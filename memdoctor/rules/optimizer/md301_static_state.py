@@ -6,6 +6,7 @@ from memdoctor.records import Finding, PhaseName, Severity
 from memdoctor.rules.evidence import STATIC, Evidence
 from memdoctor.rules.lever_effects import probed_effects, still_open
 from memdoctor.rules.optimizer.md302_step_is_the_peak import NEARNESS
+from memdoctor.rules.reading import others_decide
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.rules.static_state import static_in_words
 from memdoctor.units import format_bytes
@@ -25,7 +26,8 @@ def check(evidence: Evidence) -> Finding | None:
     held = sum(getattr(evidence.breakdown, category.value) for category in STATIC)
     if static <= limit and (held < LEAST_SHARE.value * peak or (evidence.fits and _is_said_elsewhere(evidence))):
         return None
-    severity: Severity = "error" if static > limit else "info" if evidence.fits else "warning"
+    others = others_decide(evidence)  # then the card is large enough, and what is missing is theirs
+    severity: Severity = "info" if evidence.fits else "error" if static > limit and not others else "warning"
     compared = (
         f"{format_bytes(static)} together, {format_bytes(static - limit)} more than the {format_bytes(limit)} that "
         "PyTorch can have on this card, before the first activation"

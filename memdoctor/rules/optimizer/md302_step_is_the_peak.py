@@ -5,6 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Category, Finding, PhaseName, Severity
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.lever_effects import probed_effects, still_open
+from memdoctor.rules.reading import others_decide
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.rules.static_state import static_in_words
 from memdoctor.units import format_bytes
@@ -22,7 +23,8 @@ def check(evidence: Evidence) -> Finding | None:
     if step < NEARNESS.value * peak:
         return None
     activations = evidence.most_held[Category.ACTIVATIONS]
-    alone = step > limit >= evidence.static_bytes  # else it is said of the static state itself
+    # else it is said of the static state itself, or of whoever else is on the card
+    alone = step > limit >= evidence.static_bytes and not others_decide(evidence)
     severity: Severity = "info" if evidence.fits else "error" if alone else "warning"
     return RULE.finding(
         severity,

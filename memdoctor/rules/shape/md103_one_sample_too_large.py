@@ -6,7 +6,7 @@ from memdoctor.analysis import peak_of
 from memdoctor.records import Category, Completed, Examination, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import BATCH_OF_ONE
-from memdoctor.rules.reading import left, percent, varied
+from memdoctor.rules.reading import left, others_decide, percent, varied
 from memdoctor.rules.rule import Remedy, Rule
 from memdoctor.units import format_bytes
 
@@ -20,12 +20,14 @@ def check(evidence: Evidence) -> Finding | None:
     held = evidence.most_held
     steps = evidence.workload.gradient_accumulation_steps
     spent = f"; accumulation of {steps} cannot make a batch smaller than 1" if steps > 1 else ""
+    others = others_decide(evidence)
+    theirs = f"; {format_bytes(evidence.device.other_processes_bytes)} of the card are held by others" if others else ""
     return RULE.finding(
-        "error",
+        "warning" if others else "error",
         f"batch 1 needs {format_bytes(needs)} of the {format_bytes(limit)} that PyTorch can reserve; parameters "
         f"{format_bytes(held[Category.PARAMETERS])} + gradients {format_bytes(held[Category.GRADIENTS])} + optimizer "
         f"state {format_bytes(held[Category.OPTIMIZER_STATE])} = {format_bytes(static)}, {percent(static, limit)} of "
-        f"that, are there at any batch{spent}",
+        f"that, are there at any batch{spent}{theirs}",
         {"batch_1_reserved_bytes": needs, "limit_bytes": limit, "static_bytes": static},
         at_stake_bytes=static,
         remedies=left(evidence, RULE.remedies),

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from memdoctor.records import Category, Lever, Peak, TensorGroup
 from memdoctor.rules import Evidence, Remedy
-from memdoctor.rules.reading import effect, gain, left, lookups, most_alive, percent, presses, product, varied
+from memdoctor.rules.reading import (
+    effect,
+    gain,
+    left,
+    lookups,
+    most_alive,
+    others_decide,
+    percent,
+    presses,
+    product,
+    varied,
+)
 
 SAFE = Remedy("off", "none", "checkpointing")
 OTHER = Remedy("less", "task")
@@ -28,6 +40,28 @@ def test_memory_is_short_above_nine_tenths(holding: Any, evidence: Any, size: in
 
 def test_what_does_not_fit_is_short_of_memory(holding: Any, evidence: Any) -> None:
     assert presses(evidence(holding({"activations": 1}, fits=False)))
+
+
+@pytest.mark.parametrize(
+    ("size", "others", "mode", "decide"),
+    [
+        (9_000, 1, "simulated", True), (9_001, 1, "simulated", False), (9_000, 0, "simulated", False),
+        (9_000, 1, "measured", False),
+    ],
+)  # fmt: skip
+def test_others_decide_where_the_card_alone_would_do(
+    holding: Any, evidence: Any, size: int, others: int, mode: str, decide: bool
+) -> None:
+    """PyTorch can have 9,000 B of the card where nobody else is on it."""
+    found = holding({"activations": size}, fits=False)
+    device = replace(found.device, other_processes_bytes=others)
+    found = replace(found, device=device, provenance=replace(found.provenance, mode=mode))
+    assert others_decide(evidence(found)) == decide
+
+
+def test_others_decide_nothing_of_what_fits(holding: Any, evidence: Any) -> None:
+    found = holding({"activations": 1})
+    assert not others_decide(evidence(replace(found, device=replace(found.device, other_processes_bytes=1))))
 
 
 def test_a_gain_is_that_of_having_the_lever(probed_lever: Callable[..., Lever]) -> None:

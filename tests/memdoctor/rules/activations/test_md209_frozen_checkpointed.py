@@ -34,8 +34,22 @@ def test_fires_with_the_layers_and_the_probed_effect(recording: Any, evidence: A
     finding = RULE.check(evidence(examined, levers=levers))
     assert finding is not None
     assert finding.severity == "info"
-    assert "the first 3 of 4 layers get no gradient" in finding.detail
+    assert "the first 3 of 4 layers get no gradient; they keep no activations" in finding.detail
+    assert not finding.evidence["backward_runs_through"]
+    assert not any("disable_input_require_grads" in remedy for remedy in finding.remedies)
     assert finding.detail.endswith("saves 100 B of the reserved peak (160 B without it, 60 B with it)")
+
+
+def test_backward_through_frozen_layers_is_a_warning(recording: Any, evidence: Any) -> None:
+    """Layer 1 is computed again in backward; layers 0 to 2 kept 10 B each."""
+    trained_from(recording, 3)
+    recording.birth(10, "temporaries", module="bert.encoder.layer.1.output.dense")
+    finding = RULE.check(evidence(recording.examination(**CHECKPOINTED)))
+    assert finding is not None
+    assert finding.severity == "warning"
+    assert finding.evidence["kept_bytes"] == 30
+    assert "backward runs through them all the same" in finding.detail
+    assert finding.remedies[0].startswith("model.disable_input_require_grads()")
 
 
 @pytest.mark.parametrize(("first", "fires"), [(0, False), (1, True)])

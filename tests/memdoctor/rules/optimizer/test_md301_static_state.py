@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,18 @@ def test_more_than_the_card_gives_is_an_error(
         "together, 1 B more than the 1.56 KiB that PyTorch can have on this card, before the first activation; no "
         "batch size and no length changes it; probed: Adafactor saves 700 B of what is reserved, SGD changes nothing"
     )
+
+
+@pytest.mark.parametrize(("total", "severity"), [(2000, "warning"), (1999, "error")])
+def test_where_others_decide_the_model_is_not_too_large(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], total: int, severity: str
+) -> None:
+    """1,600 B of state and 64 B of activations, which die before; 400 B are the context's, and 100 B others'."""
+    examination = static_step(100, activations=64).examination(total=total, context=400, outcome=FULL)
+    device = replace(examination.device, other_processes_bytes=100)
+    finding = RULE.check(evidence(replace(examination, device=device)))
+    assert finding is not None
+    assert finding.severity == severity
 
 
 def test_exactly_what_the_card_gives_is_no_error(

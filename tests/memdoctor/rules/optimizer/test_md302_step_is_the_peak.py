@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,18 @@ def test_alone_it_keeps_the_step_from_fitting(
     limits = {2000: 1600, 2600: 2100, 2599: 2099}
     examination = static_step(100, step=500).examination(total=total, context=total - limits[total], outcome=FULL)
     finding = RULE.check(evidence(examination))
+    assert finding is not None
+    assert finding.severity == severity
+
+
+@pytest.mark.parametrize(("total", "severity"), [(2500, "warning"), (2499, "error")])
+def test_where_others_decide_it_is_they(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence], total: int, severity: str
+) -> None:
+    """The step takes 2,100 B; 400 B are the context's and 300 B others', who leave enough for the 1,600 B of state."""
+    examination = static_step(100, step=500).examination(total=total, context=400, outcome=FULL)
+    device = replace(examination.device, other_processes_bytes=300)
+    finding = RULE.check(evidence(replace(examination, device=device)))
     assert finding is not None
     assert finding.severity == severity
 

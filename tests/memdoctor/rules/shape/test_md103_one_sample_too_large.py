@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,15 @@ def test_fires_with_the_static_state(holding: Any, evidence: Any) -> None:
     assert "batch 1 needs 9.28 KiB of the 8.79 KiB" in finding.detail
     assert "parameters 1.95 KiB + gradients 1.95 KiB + optimizer state 3.91 KiB = 7.81 KiB, 89 %" in finding.detail
     assert finding.at_stake_bytes == 8_000
+
+
+def test_where_others_decide_it_is_they(holding: Any, evidence: Any) -> None:
+    target = holding({**STATIC, "activations": 1_000}, fits=False)
+    shared = replace(target, device=replace(target.device, other_processes_bytes=500))
+    finding = RULE.check(evidence(shared))
+    assert finding is not None
+    assert finding.severity == "warning"
+    assert finding.detail.endswith("; 500 B of the card are held by others")
 
 
 def test_a_probe_of_batch_1_speaks_for_a_larger_target(holding: Any, evidence: Any) -> None:
