@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from memdoctor.analysis import peak_of
 from memdoctor.cases import patcher
@@ -73,7 +74,7 @@ class Adviser:
             return Advice(levers, checked, evidence)
         search = self._search(best.workload.attention)
         found = search.run()
-        if found or not search.seen:
+        if found:
             writer = Writer(best, self.clock, patcher(self.session.case, self.target, best.provenance))
             front = self._measured(writer.front(found))
             return Advice(levers, checked, evidence, tuple(writer.entry(item) for item in front))
@@ -92,13 +93,14 @@ class Adviser:
 
     def _smallest(self, best: Examination, found: Found) -> Smallest:
         """The smallest footprint, and the cards that would do."""
-        workload, _ = self._subject(found.setting.change)
+        workload, device = self._subject(found.setting.change)
+        conf = device.alloc_conf
         as_is = peak_of(best).reserved_bytes
         return Smallest(
             change=found.setting.change,
             peak=peak_of(found.examination),
-            card=smallest_card(workload, found.reserved_bytes, self.session.ask),
-            card_as_is=smallest_card(self.target, as_is, self.session.ask),
+            card=smallest_card(workload, conf, found.reserved_bytes, self.session.ask),
+            card_as_is=smallest_card(self.target, self.session.case.device.alloc_conf, as_is, self.session.ask),
         )
 
     def _search(self, attention: Attention | None) -> Search:
@@ -118,11 +120,18 @@ class Adviser:
         pair = self.session.alike(self.target, *subject)
         if pair is not None:
             target, other = pair
-            time = self.clock.relative(other, target)
-            return replace(effect_of(kind, pull, target, other), step_time=time[0].value if time else None)
+            return replace(effect_of(kind, pull, target, other), **self._time(target, other))
         failed = self.session.simulated(*subject)
         reason = failed.what if isinstance(failed, MemdoctorError) else "the target itself could not be simulated"
         return not_probed(kind, f"{'in use; ' if pull.in_use else ''}{reason}")
+
+    def _time(self, target: Examination, other: Examination) -> dict[str, Any]:
+        """The time of the other step, for as many samples as a step of the target has."""
+        found = self.clock.relative(other, target)
+        if found is None:
+            return {}
+        (ratio, kind), (ours, theirs) = found, (_samples(target), _samples(other))
+        return {"step_time": ratio.value * ours / theirs, "time_kind": kind}
 
     def _evidence(
         self,
@@ -154,3 +163,8 @@ class Adviser:
     def _probed(self, change: Change) -> Probe | None:
         pair = self.session.alike(self.target, *self._subject(change))
         return None if pair is None else (change, pair[1])
+
+
+def _samples(examination: Examination) -> int:
+    """Samples in one optimizer step."""
+    return examination.workload.batch_size * examination.workload.gradient_accumulation_steps

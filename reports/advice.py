@@ -62,7 +62,8 @@ def advice_lines(diagnosis: Diagnosis, most_found: int) -> Iterator[tuple[str, s
 
 def pasted(entry: Plan) -> Iterator[str]:
     """An entry's patch for a user of the Trainer; Python of more than a line has no room in the view."""
-    for language in _PASTED:
+    own_loop = ("torch",) if "trainer" not in entry.patch else ()
+    for language in (*own_loop, *_PASTED):
         lines = entry.patch.get(language, "").splitlines()
         if language == "trainer" or len(lines) == 1:
             yield " ".join(line.strip() for line in lines)
@@ -110,5 +111,9 @@ def _print_levers(levers: Sequence[Lever], out: Console) -> None:
         change = f" ({in_words(lever.change)})" if lever.change and lever.status == "probed" else ""
         unknown = "not probed: " if lever.status == "not probed" else ""
         without = "without it " if lever.status == "in use" else ""
-        time = "" if lever.step_time is None else f"; {without}{lever.step_time:.2f} x the step time (estimate)"
+        time = (
+            ""
+            if lever.step_time is None
+            else f"; {without}{lever.step_time:.2f} x the time a sample ({lever.time_kind})"
+        )
         print_labelled(out, "lever", f"{lever.name}{change}: {unknown}{lever.sentence}{time}")

@@ -150,7 +150,7 @@ def _print_wanted(wanted: Wanted, out: Console) -> None:
     if len(wanted.plan) > MOST_PLANS:
         print_labelled(out, "", f"and {len(wanted.plan) - MOST_PLANS} more: --json")
     if wanted.smallest is not None:
-        print_labelled(out, "smallest", f"of all that was probed: {_plan(wanted.smallest)}")
+        print_labelled(out, "least", f"the smallest of all that was probed: {_plan(wanted.smallest)}")
 
 
 def _plan(entry: Plan) -> str:

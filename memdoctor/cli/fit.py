@@ -28,6 +28,9 @@ class Lengths(click.ParamType[tuple[int, ...]]):
         return tuple(map(int, words))
 
 
+LARGEST_AT_ONCE = 4096  # samples: of 512 tokens, BERT-base keeps more than a terabyte for them
+
+
 @click.command("fit")
 @options(WORKLOAD)
 @click.option(
@@ -74,7 +77,7 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
         said is not None for said in (effective_batch, settings["batch_size"], settings["gradient_accumulation_steps"])
     )
     if effective_batch is not None:
-        settings["batch_size"], settings["gradient_accumulation_steps"] = effective_batch, 1
+        settings["batch_size"], settings["gradient_accumulation_steps"] = _split(effective_batch)
     if cards is not None:
         settings["gpu"] = REFERENCE_GPU  # any will do: each row is of its own card
     if lengths and settings["seq_length"] is None:
@@ -93,6 +96,13 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
     write_all(ask.outputs, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor fit {typed()} -o fit.json")
+
+
+def _split(effective_batch: int) -> tuple[int, int]:
+    """The whole at once, or where that is more than anybody has room for, its largest part that is not."""
+    sizes = range(min(effective_batch, LARGEST_AT_ONCE), 0, -1)
+    batch = next(size for size in sizes if effective_batch % size == 0)
+    return batch, effective_batch // batch
 
 
 def _check(

@@ -57,14 +57,17 @@ def _sentence(kind: LeverKind, without: Examination, with_: Examination, phase: 
         return _why_nothing(kind, without, with_, phase, lowered)
     if saved < 0:
         return f"costs {format_bytes(-saved)}: {_moved(without, with_)}"
-    effect = f"saves {format_bytes(saved)}" if saved >= NOTHING else f"saves no reserved memory ({_less(saved)})"
-    return f"{effect}: {_moved(without, with_)}{_elsewhere(peak, then)}"
+    if saved < NOTHING:
+        effect = f"saves nothing of what is reserved, {format_bytes(peak.reserved_bytes)}, and of what is allocated"
+        return f"{effect} {format_bytes(in_use)}: {_moved(without, with_)}"
+    return f"saves {format_bytes(saved)}: {_moved(without, with_)}{_elsewhere(peak, then)}"
 
 
 def _why_nothing(kind: LeverKind, without: Examination, with_: Examination, phase: str, lowered: int) -> str:
     peak = peak_of(without)
     if lowered < NOTHING:
-        return f"saves nothing: it acts on {kind.acts}, and no phase's peak has any of that to lose"
+        reserved = format_bytes(peak_of(with_).reserved_bytes)
+        return f"saves nothing: the reserved peak stays at {reserved}; it acts on {kind.acts}"
     before, after = _phase_peaks(without)[phase], _phase_peaks(with_).get(phase, 0)
     return (
         f"saves nothing: the peak is in {peak.phase}, {format_bytes(peak.allocated_bytes)}; it lowers {phase} from "

@@ -128,7 +128,7 @@ KINDS: tuple[LeverKind, ...] = (
     LeverKind("set_to_none", "none", "gradients between the optimizer step and the next backward", _set_to_none),
     LeverKind("expandable_segments", "none", "what the allocator reserves and does not use", _expandable),
     LeverKind("batch", "time", "activations, which are of each sample", _batch),
-    LeverKind("accumulation", "time", "nothing by itself: it lets the batch be smaller", _accumulation),
+    LeverKind("accumulation", "time", "how many micro-batches make a step, and memory is that of one", _accumulation),
     LeverKind("checkpointing", "time", "activations between forward and backward", _checkpointing),
     LeverKind("empty_cache", "time", "cached blocks between forward and backward", _empty_cache),
     LeverKind("eval_accumulation", "time", "predictions that wait on the GPU in evaluation", _eval_accumulation),

@@ -14,6 +14,8 @@ from memdoctor.records import Change, Examination, Plan, Ratio
 from memdoctor.units import format_bytes
 
 MOST_ENTRIES = 6
+HARDLY_SLOWER, HARDLY_LARGER = 1.02, 1.05
+"""Time and peak by which an entry may be worse than one that changes or costs more, and is told in its place."""
 
 Patcher = Callable[[Change], Mapping[str, str]]
 """The lines to paste for a change, by language."""
@@ -80,9 +82,12 @@ def _rank(entry: Plan) -> tuple[int, float]:
 
 
 def _dominates(other: Plan, entry: Plan) -> bool:
-    """No worse in anything, and better in something."""
+    """No worse in anything, and better in something; or simpler, and hardly worse."""
     ours, theirs = _measures(entry), _measures(other)
-    return all(b <= a for a, b in zip(ours, theirs, strict=True)) and ours != theirs
+    if all(b <= a for a, b in zip(ours, theirs, strict=True)):
+        return ours != theirs
+    simpler = theirs[0] <= ours[0] and theirs[2] <= ours[2] and (theirs[0], theirs[2]) != (ours[0], ours[2])
+    return simpler and theirs[1] <= HARDLY_SLOWER * ours[1] and theirs[3] <= HARDLY_LARGER * ours[3]
 
 
 def _measures(entry: Plan) -> tuple[int, float, float, int]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from memdoctor.analysis import peak_of, phases_of
+from memdoctor.analysis import peak_of, phases_of, ran_out_at
+from memdoctor.levers.kinds import SGD
 from memdoctor.matrix import ALLOC_CONF, apply_to
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.forecast import Forecasts, Subject
@@ -83,8 +84,13 @@ class Search:
         if not self.forecasts.target.evaluate:
             return True
         (found,) = self.forecasts.probe([apply_to(self.forecasts.target, self.forecasts.device, change)])
-        uses = [use for use in phases_of(found) if use.name == PhaseName.EVALUATION] if found else []
-        return bool(uses) and max(use.peak_allocated_bytes for use in uses) <= self.forecasts.limit_bytes
+        if found is None:
+            return False
+        stopped = ran_out_at(found)
+        if stopped is not None and stopped.phase == PhaseName.EVALUATION:
+            return False
+        uses = [use.peak_allocated_bytes for use in phases_of(found) if use.name == PhaseName.EVALUATION]
+        return max(uses) <= self.forecasts.limit_bytes
 
     def run(self) -> tuple[Found, ...]:
         """All settings that were found to fit; none where nothing does."""
@@ -99,8 +105,12 @@ class Search:
         return tuple(found for found in self.seen.values() if found.fits)
 
     def smallest(self) -> Found:
-        """The setting with the smallest footprint of all that were probed."""
-        return min(self.seen.values(), key=lambda found: found.reserved_bytes)
+        """The setting with the smallest footprint of all that were probed, the target among them."""
+        target = self.forecasts.target
+        (probed,) = self.forecasts.probe([(target, self.forecasts.device)])
+        as_it_is = Setting({}, "none", target.batch_size, target.gradient_accumulation_steps)
+        known = [*self.seen.values(), *([Found(as_it_is, probed)] if probed is not None else [])]
+        return min(known, key=lambda found: found.reserved_bytes)
 
     def _candidates(self, cost: Cost, task: Change | None = None) -> list[Setting]:
         """Every setting that costs this at most and not less; with a change of the task, all that include it."""
@@ -207,18 +217,28 @@ class Search:
             kind = "length" if "seq_length" in task else "trained"
             if kind in done or not any(found.fits for found in self._probe(self._smallest_settings(task))):
                 continue
-            everything = [setting for cost in _WITH_COST for setting in self._candidates(cost, task)]
-            self._walk(everything)
+            self._walk([setting for cost in _WITH_COST for setting in self._candidates(cost, task)])
+            if not task:
+                return
             done.add(kind)
 
     def _smallest_settings(self, task: Change) -> list[Setting]:
-        """The smallest batch with all that saves memory, in each way that may be the smallest."""
+        """All that saves memory, with the smallest batch and with the whole, where gradients need not persist.
+
+        Mixed precision can cost, so there is also without; no optimizer has less state than SGD.
+        """
         target, device = self.forecasts.target, self.forecasts.device
         made = [part for cost in _WITH_COST for part in structures(target, device, cost, self._free)]
+        for wanted in ({"optimizer": SGD}, {"gradient_checkpointing": True}):
+            (probed,) = self.forecasts.probe([apply_to(target, device, {**wanted, **task})])
+            with_it = [(change, cost) for change, cost in made if wanted.items() <= change.items()]
+            made = with_it if probed is not None and with_it else made
+        ends = dict.fromkeys((splits(target)[-1], splits(target)[0]))
         return [
-            setting_of(target, {**change, **self._evaluation, **task}, self._cost(cost, task), splits(target)[-1])
+            setting_of(target, {**change, **self._evaluation, **task}, self._cost(cost, task), split)
             for change, cost in made
-            if change.get("gradient_checkpointing", target.gradient_checkpointing)
+            for split in ends
+            if change or task or split != splits(target)[0]
         ]
 
 

@@ -45,7 +45,8 @@ class Lever:
     """One thing that people change to save memory, and what it does here.
 
     ``status`` is ``probed``, ``in use`` (the target has it already, and ``change`` lets go of it) or ``not probed``.
-    ``peak``, ``fits`` and ``step_time``, which is relative to the target's, are those of the target with the change;
+    ``peak``, ``fits`` and ``step_time`` are those of the target with the change, the time for as many samples as the
+    target's step has, relative to it (``time_kind``: estimate or measured);
     all else is what having the lever does: ``saves_bytes`` of reserved memory, and most in ``phase``, whose peak goes
     from ``phase_before_bytes`` to ``phase_after_bytes`` allocated. ``sentence`` says so, or why it does nothing.
     """
@@ -62,6 +63,7 @@ class Lever:
     phase_before_bytes: int | None = None
     phase_after_bytes: int | None = None
     step_time: float | None = None
+    time_kind: str = ""
     mode: str = "simulated"
 
 

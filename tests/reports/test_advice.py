@@ -79,7 +79,7 @@ def advised(diagnosis: Diagnosis) -> Diagnosis:
         Lever(
             name="checkpointing", change={"gradient_checkpointing": True}, status="probed", cost="time",
             sentence="saves nothing: the peak is in optimizer", peak=diagnosis.peak, fits=False, saves_bytes=0,
-            phase="backward", phase_before_bytes=2, phase_after_bytes=1, step_time=1.33,
+            phase="backward", phase_before_bytes=2, phase_after_bytes=1, step_time=1.33, time_kind="estimate",
         ),
         Lever(name="sharding", change={}, status="not probed", cost="none", sentence="one GPU"),
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_details_have_every_finding_lever_patch_and_what_was_not_checked(
     for said in (
         "MD102 error: Pattern 102 is there: 1 x 2 B = 2 B - do less (safe)",
         "MD109 info:",
-        "lever checkpointing (checkpointing): saves nothing: the peak is in optimizer; 1.33 x the step time (estimate)",
+        "lever checkpointing (checkpointing): saves nothing: the peak is in optimizer; 1.33 x the time a sample",
         "lever sharding: not probed: one GPU",
         "plan because; 1.25 x the step time (estimate, 1.10 to 1.40)",
         "trainer: activation_checkpointing=True, per_device_train_batch_size=4,",

@@ -60,7 +60,9 @@ def test_a_lever_on_a_phase_that_is_not_the_peak_says_so(step: Callable[..., Exa
 
 def test_a_lever_that_finds_nothing_to_act_on_says_so(step: Callable[..., Examination]) -> None:
     lever = effect_of(kind("accumulation"), Pull({"gradient_accumulation_steps": 4}), step(60, 90), step(60, 90))
-    assert lever.sentence.startswith("saves nothing: it acts on nothing by itself")
+    assert lever.sentence.startswith(
+        "saves nothing: the reserved peak stays at 90.00 MiB; it acts on how many micro-batches"
+    )
 
 
 def test_a_lever_that_costs_says_what_grew(step: Callable[..., Examination]) -> None:
