@@ -240,6 +240,6 @@ def test_where_nothing_fits_the_smallest_footprint_is_the_smallest_of_all(solved
     assert card.fits
 
 
-@pytest.mark.parametrize("solved", ["temporaries", "states"], indirect=True)
-def test_the_peak_of_these_is_the_optimizer_s(solved: Solved) -> None:
+@pytest.mark.parametrize("solved", ["temporaries"], indirect=True)
+def test_the_peak_of_this_one_is_the_optimizer_s(solved: Solved) -> None:
     assert peak_of(solved.target).phase == PhaseName.OPTIMIZER
