@@ -26,7 +26,9 @@ def check(evidence: Evidence) -> Finding | None:
     if lever is None or saved is None or not _asked(evidence) or not _no_effect(evidence, saved):
         return None
     in_use = lever.status == "in use"
-    moved = f"saves {format_bytes(saved)}" if saved > 0 else f"costs {format_bytes(-saved)}" if saved else "saves 0 B"
+    moved = (
+        f"saves {format_bytes(saved)}" if saved > 0 else f"costs {format_bytes(-saved)}" if saved else "saves nothing"
+    )
     return RULE.finding(
         "warning" if in_use else "info",
         f"{'with' if in_use else 'without'} checkpointing the peak is in {evidence.peak.phase}, and it {moved} of the "

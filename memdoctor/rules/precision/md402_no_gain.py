@@ -43,9 +43,11 @@ def check(evidence: Evidence) -> Finding | None:
     before, after = (_most(examination, Category.ACTIVATIONS) for examination in both)
     copies = _most(both[1], Category.AUTOCAST_COPIES)
     kind = both[1].workload.precision.value
-    verb = f"saves {format_bytes(saved)}" if saved >= 0 else f"costs {format_bytes(-saved)}"
+    verb = (
+        f"saves {format_bytes(saved)}" if saved > 0 else f"costs {format_bytes(-saved)}" if saved else "saves nothing"
+    )
     return RULE.finding(
-        "warning" if in_use else "info",
+        "warning" if in_use and presses(evidence) else "info",  # with room to spare it does no harm
         f"{kind} {verb} of the reserved peak ({format_bytes(full.reserved_bytes)} in fp32, in {full.phase}; "
         f"{format_bytes(mixed.reserved_bytes)} in {kind}, in {mixed.phase}): activations go from "
         f"{format_bytes(before)} to {format_bytes(after)}, copies of weights in 16 bits add {format_bytes(copies)}, "

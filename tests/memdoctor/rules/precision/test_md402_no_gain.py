@@ -15,12 +15,13 @@ MIXED = {"parameters": 2_048, "activations": 1_024, "autocast_copies": 1_024}
 IN_FP32 = {"precision": "fp32"}
 
 
-def test_in_use_it_is_a_warning(holding: Any, evidence: Any) -> None:
-    target = holding(MIXED, precision=Precision.FP16)
+@pytest.mark.parametrize(("fits", "severity"), [(False, "warning"), (True, "info")])
+def test_in_use_it_is_a_warning_where_memory_is_short(holding: Any, evidence: Any, fits: bool, severity: str) -> None:
+    target = holding(MIXED, fits=fits, precision=Precision.FP16)
     finding = RULE.check(evidence(target, probes=[(IN_FP32, holding(FULL))]))
     assert finding is not None
-    assert finding.severity == "warning"
-    assert "fp16 saves 0 B of the reserved peak (4.00 KiB in fp32, in forward; 4.00 KiB in fp16" in finding.detail
+    assert finding.severity == severity
+    assert "fp16 saves nothing of the reserved peak (4.00 KiB in fp32, in forward; 4.00 KiB in fp16" in finding.detail
     assert "activations go from 2.00 KiB to 1.00 KiB, copies of weights in 16 bits add 1.00 KiB" in finding.detail
     assert "and 2.00 KiB of parameters, gradients and optimizer state stay as they are" in finding.detail
 
