@@ -117,6 +117,23 @@ def test_the_task_is_changed_only_where_nothing_else_fits(world: Callable[..., A
     assert {item.setting.cost for item in tight.run()} == {"task"}
 
 
+@pytest.mark.parametrize("optimizer", ["adamw_torch_fused", "sgd"])
+def test_what_cannot_be_checkpointed_has_its_task_changed_too(world: Callable[..., Any], optimizer: str) -> None:
+    here = world(14_000, parameters=5_000, refused=lambda workload: workload.gradient_checkpointing)
+    target = replace(TARGET, batch_size=1, seq_length=2048, optimizer=optimizer)
+    found = Search(here.forecasts(target), Clock(None)).run()
+    assert found
+    assert {item.setting.cost for item in found} == {"task"}
+
+
+def test_what_nothing_can_be_changed_of_has_itself_as_smallest(world: Callable[..., Any]) -> None:
+    target = replace(TARGET, batch_size=1, seq_length=32, optimizer="sgd")
+    here = world(1_000, refused=lambda workload: workload != target)
+    search = Search(here.forecasts(target), Clock(None))
+    assert search.run() == ()
+    assert search.smallest().setting.change == {}
+
+
 def test_where_nothing_fits_the_smallest_footprint_is_known(world: Callable[..., Any]) -> None:
     here = world(9_000)
     search = Search(here.forecasts(TARGET), Clock(None))
