@@ -15,6 +15,7 @@ from memdoctor.reports.tables import clean, console, grid, label, print_labelled
 from memdoctor.units import format_bytes
 
 _PASTED = ("trainer", "model", "data", "environment")  # languages of a patch that a user of the Trainer needs
+NARROW = 0.1  # a band of less than a tenth of the ratio is not told
 _COST = {"none": "free", "time": "", "numerics": "numerics", "task": "another task"}
 
 
@@ -38,13 +39,23 @@ def plan_table(plan: Sequence[Plan], mode: str) -> Table:
 
 
 def _costs(entry: Plan, mode: str) -> str:
-    time = "" if entry.step_time is None else f"{entry.step_time:.2f} x time ({entry.time_kind})"
     probed = "" if entry.mode == mode else entry.mode
-    return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, time, _COST[entry.cost])))
+    return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, _time(entry), _COST[entry.cost])))
 
 
-def advice_lines(diagnosis: Diagnosis, most_found: int) -> Iterator[tuple[str, str]]:
+def _time(entry: Plan) -> str:
+    """Relative to the target's, marked as an estimate with its band where that is wider than a rounding."""
+    ratio, low, high = entry.step_time, entry.step_time_low, entry.step_time_high
+    if ratio is None or low is None or high is None:
+        return ""
+    band = f" ({low:.2f} to {high:.2f})" if high - low >= NARROW * ratio else ""
+    return f"{'est. ' if entry.time_kind == 'estimate' else ''}{ratio:.2f} x time{band}"
+
+
+def advice_lines(diagnosis: Diagnosis, most_planned: int, most_found: int) -> Iterator[tuple[str, str]]:
     """Label and text: what to paste for the first entry, what would do where there is none, and what was found."""
+    if len(diagnosis.plan) > most_planned:
+        yield "", f"and {len(diagnosis.plan) - most_planned} more: --details"
     if diagnosis.plan:
         yield from (("paste", line) for line in pasted(diagnosis.plan[0]) if line)
     elif diagnosis.smallest is not None:

@@ -159,7 +159,7 @@ def _plan(entry: Plan) -> str:
 
 
 def _print_cards(fit: Fit, out: Console) -> None:
-    columns = ("card", "memory", "as it is", "cheapest change", "largest batch")
+    columns = ("card", "memory", "as it is", "fits with", "largest batch")
     rows = [
         (row.gpu, format_bytes(row.total_bytes), _as_it_is(row), _cheapest(row), _edge(row)) for row in fit.cards
     ]  # fmt: skip

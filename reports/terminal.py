@@ -95,7 +95,7 @@ def _print_opening(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     out.print(_where(diagnosis, out.width))
     if diagnosis.plan:
         out.print(plan_table(most_telling(diagnosis.plan, room.planned), diagnosis.provenance.mode))
-    for name, text in advice_lines(diagnosis, room.found):
+    for name, text in advice_lines(diagnosis, room.planned, room.found):
         print_labelled(out, name, text)
 
 

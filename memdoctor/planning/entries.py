@@ -30,10 +30,17 @@ class Writer:
     patch: Patcher
 
     def front(self, found: Sequence[Found]) -> tuple[Found, ...]:
-        """The settings on the front of peak, time, cost and number of changes, in the order of the checklist."""
-        made = [(item, self.entry(item)) for item in found]
-        front = [(item, entry) for item, entry in made if not any(_dominates(other, entry) for _, other in made)]
-        return tuple(item for item, _ in sorted(front, key=lambda pair: _rank(pair[1]))[:MOST_ENTRIES])
+        """The settings on the front of peak, time, cost and number of changes, in the order of the checklist.
+
+        Of one structure, only the split of the batch that is ranked first.
+        """
+        ranked = sorted(((item, self.entry(item)) for item in found), key=lambda pair: _rank(pair[1]))
+        best: dict[tuple[object, ...], tuple[Found, Plan]] = {}
+        for item, entry in ranked:
+            best.setdefault(_structure(entry.change), (item, entry))
+        made = list(best.values())
+        front = [item for item, entry in made if not any(_dominates(other, entry) for _, other in made)]
+        return tuple(front[:MOST_ENTRIES])
 
     def entry(self, found: Found) -> Plan:
         """One setting with the peak that it was probed to have."""
@@ -66,6 +73,12 @@ class Writer:
         more = "gradient_accumulation_steps" in found.setting.change
         check = "; memdoctor probe --verify-accumulation checks the accumulated gradients" if more else ""
         return f"{in_words(found.setting.change)}: {effect}, {room}{close}; the peak is in {_phase(found)}{check}"
+
+
+def _structure(change: Change) -> tuple[object, ...]:
+    """What is changed besides the split of the batch."""
+    split = ("batch_size", "gradient_accumulation_steps")
+    return tuple(sorted((name, value) for name, value in change.items() if name not in split))
 
 
 def _phase(found: Found) -> str:

@@ -212,15 +212,23 @@ class Search:
 
     def _change_task(self) -> None:
         """The least change of the task that lets something fit, of what is trained and of the length."""
-        done: set[str] = set()
-        for task in ({}, *task_changes(self.forecasts.target)):
-            kind = "length" if "seq_length" in task else "trained"
-            if kind in done or not any(found.fits for found in self._probe(self._smallest_settings(task))):
-                continue
+        if self._walk_with({}):
+            return
+        tasks = task_changes(self.forecasts.target)
+        lengths = [task for task in tasks if "seq_length" in task]
+        next(filter(self._walk_with, (task for task in tasks if task not in lengths)), None)
+        if lengths and self._any_fits(lengths[-1]):  # where the shortest does not, none does
+            next(filter(self._walk_with, lengths), None)
+
+    def _walk_with(self, task: Change) -> bool:
+        """Look at all settings with a change of the task, if its smallest fits; whether that does."""
+        fits = self._any_fits(task)
+        if fits:
             self._walk([setting for cost in _WITH_COST for setting in self._candidates(cost, task)])
-            if not task:
-                return
-            done.add(kind)
+        return fits
+
+    def _any_fits(self, task: Change) -> bool:
+        return any(found.fits for found in self._probe(self._smallest_settings(task)))
 
     def _smallest_settings(self, task: Change) -> list[Setting]:
         """All that saves memory, with the smallest batch and with the whole, where gradients need not persist.

@@ -107,8 +107,9 @@ def test_the_view_has_the_plan_the_lines_to_paste_the_cause_and_findings(
     view: Callable[..., str], advised: Diagnosis
 ) -> None:
     lines = [" ".join(line.split()) for line in view(print_diagnosis, advised, 120).splitlines()]
-    assert "do batch 2 x 2 micro-batches 300.00 MiB 1.25 x time (estimate)" in lines
-    assert "fp16 + checkpointing 300.00 MiB 1.25 x time (estimate), numerics" in lines
+    assert "do batch 2 x 2 micro-batches 300.00 MiB est. 1.25 x time (1.10 to 1.40)" in lines
+    assert "fp16 + checkpointing 300.00 MiB est. 1.25 x time (1.10 to 1.40), numerics" in lines
+    assert "and 1 more: --details" in lines
     assert "paste activation_checkpointing=True, per_device_train_batch_size=4," in lines
     assert any(line.startswith("cause The batch is the cause: 1 sample takes 5.20 GiB") for line in lines)
     assert "found MD102 Pattern 102 is there" in lines

@@ -47,7 +47,7 @@ def cards(holding: Callable[..., Examination]) -> Callable[[int], Cards]:
 @pytest.mark.parametrize("needed", [1, 5 * GIB, 15 * GIB, 40 * GIB])
 def test_it_is_the_smallest_of_all_that_take_it(cards: Any, needed: int) -> None:
     here = cards(needed)
-    found = smallest_card(TARGET, needed, here.probe)
+    found = smallest_card(TARGET, "", needed, here.probe)
     able = [card for card in CARDS if card.allocator_limit_bytes >= needed]
     assert (found.gpu, found.total_bytes, found.fits) == (able[0].name, able[0].total_bytes, True)
     assert found.headroom_bytes == able[0].allocator_limit_bytes - needed
@@ -57,27 +57,27 @@ def test_it_is_the_smallest_of_all_that_take_it(cards: Any, needed: int) -> None
 
 def test_cards_that_are_far_too_small_are_not_probed(cards: Any) -> None:
     here = cards(20 * GIB)
-    smallest_card(TARGET, 20 * GIB, here.probe)
+    smallest_card(TARGET, "", 20 * GIB, here.probe)
     limits = {card.name: card.allocator_limit_bytes for card in CARDS}
     assert min(limits[name] for name in here.asked) >= SLACK * 20 * GIB
 
 
 def test_a_card_that_picks_other_kernels_may_need_less_than_what_was_reserved_elsewhere(cards: Any) -> None:
     card = next(card for card in CARDS if card.allocator_limit_bytes > 10 * GIB)
-    found = smallest_card(TARGET, card.allocator_limit_bytes + 1, cards(card.allocator_limit_bytes).probe)
+    found = smallest_card(TARGET, "", card.allocator_limit_bytes + 1, cards(card.allocator_limit_bytes).probe)
     assert found.gpu == card.name
 
 
 def test_where_no_card_takes_it_there_is_none(cards: Any) -> None:
     here = cards(1000 * GIB)
-    assert smallest_card(TARGET, 1000 * GIB, here.probe) is None
+    assert smallest_card(TARGET, "", 1000 * GIB, here.probe) is None
     assert here.asked == []
-    assert smallest_card(TARGET, 150 * GIB, here.probe) is None
+    assert smallest_card(TARGET, "", 150 * GIB, here.probe) is None
     assert here.asked
 
 
 def test_where_the_model_cannot_be_probed_there_is_none() -> None:
-    assert smallest_card(TARGET, GIB, lambda subjects: [None] * len(subjects)) is None
+    assert smallest_card(TARGET, "", GIB, lambda subjects: [None] * len(subjects)) is None
 
 
 def test_a_card_on_which_it_does_not_fit_says_so(holding: Callable[..., Examination]) -> None:

@@ -58,7 +58,10 @@ def test_room_that_is_less_than_the_context_is_known_to_is_said(writer: Writer, 
     assert close in writer.entry(found(BATCH, "time", timed(8_991, 1.0))).why  # 9 B free, known to 10 B
     assert close not in writer.entry(found(BATCH, "time", timed(8_990, 1.0))).why
     over = writer.entry(found(BATCH, "time", timed(9_600, 1.0, fits=False)))
-    assert over.why == "batch 1 x 4 micro-batches: costs 100 B, 600 B too much; the peak is in forward"
+    assert over.why == (
+        "batch 1 x 4 micro-batches: costs 100 B, 600 B too much; the peak is in forward; "
+        "memdoctor probe --verify-accumulation checks the accumulated gradients"
+    )
     assert (over.fits, over.saves_bytes) == (False, -100)
 
 
@@ -94,8 +97,14 @@ def test_of_two_that_are_equal_both_stay(writer: Writer, timed: Any) -> None:
 
 
 def test_a_plan_is_short(writer: Writer, timed: Any) -> None:
-    many = [found(BATCH, "time", timed(8_000 - at, 1.0 + at / 10)) for at in range(10)]
+    many = [found({"seq_length": 512 - at}, "task", timed(8_000 >> at, 1.0 + at / 10)) for at in range(10)]
     assert writer.front(many) == tuple(many[:MOST_ENTRIES])
+
+
+def test_of_one_structure_only_the_preferred_split_is_told(writer: Writer, timed: Any) -> None:
+    two = found({"batch_size": 2, "gradient_accumulation_steps": 2}, "time", timed(6_000, 1.0))
+    one = found(BATCH, "time", timed(3_000, 1.01))
+    assert writer.front([one, two]) == (two,)
 
 
 def test_what_changes_more_stands_behind_where_the_time_is_nearly_the_same(writer: Writer, timed: Any) -> None:

@@ -235,7 +235,7 @@ def test_where_nothing_fits_the_smallest_footprint_is_the_smallest_of_all(solved
     smallest = solved.search.smallest()
     assert smallest.reserved_bytes == min(peak_of(made).reserved_bytes for made in everything)
     workload, _ = apply_to(solved.case.workload, solved.case.device, smallest.setting.change)
-    card = smallest_card(workload, smallest.reserved_bytes, solved.session.ask)
+    card = smallest_card(workload, "", smallest.reserved_bytes, solved.session.ask)
     assert card is not None
     assert card.fits
 
