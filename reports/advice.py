@@ -56,7 +56,7 @@ def advice_lines(diagnosis: Diagnosis, most_planned: int, most_found: int) -> It
     """Label and text: what to paste for the first entry, what would do where there is none, and what was found."""
     if len(diagnosis.plan) > most_planned:
         yield "", f"and {len(diagnosis.plan) - most_planned} more: --details"
-    if diagnosis.plan:
+    if diagnosis.plan and most_found:
         yield from (("paste", line) for line in pasted(diagnosis.plan[0]) if line)
     elif diagnosis.smallest is not None:
         yield "do", _nothing_fits(diagnosis)
@@ -64,8 +64,6 @@ def advice_lines(diagnosis: Diagnosis, most_planned: int, most_found: int) -> It
         yield "cause", cause
     found = diagnosis.findings
     more = f"; and {len(found) - most_found} more: --details" if len(found) > most_found else ""
-    if found and not most_found:
-        yield "found", f"{len(found)} patterns: --details"
     for index, finding in enumerate(found[:most_found]):
         last = index == most_found - 1
         yield ("found" if index == 0 else ""), f"{finding.id} {finding.title}{more if last else ''}"

@@ -94,11 +94,19 @@ class Search:
 
     def run(self) -> tuple[Found, ...]:
         """All settings that were found to fit; none where nothing does."""
-        for cost in ORDER[:-1]:
-            self._walk(self._candidates(cost))
+        if not self._static_state_is_too_large() or self._any_fits({}):
+            for cost in ORDER[:-1]:
+                self._walk(self._candidates(cost))
         if not self.fitting():
             self._change_task()
         return self.fitting()
+
+    def _static_state_is_too_large(self) -> bool:
+        """Whether the optimizer step alone runs out: then only less state or less trained helps, and that is seldom."""
+        (probed,) = self.forecasts.probe([(self.forecasts.target, self.forecasts.device)])
+        uses = phases_of(probed) if probed is not None else ()
+        steps = [use.peak_allocated_bytes for use in uses if use.name == PhaseName.OPTIMIZER]
+        return max(steps, default=0) > self.forecasts.limit_bytes
 
     def fitting(self) -> tuple[Found, ...]:
         """What was probed and fits."""
@@ -212,7 +220,7 @@ class Search:
 
     def _change_task(self) -> None:
         """The least change of the task that lets something fit, of what is trained and of the length."""
-        if self._walk_with({}):
+        if self._any_fits({}):
             return
         tasks = task_changes(self.forecasts.target)
         lengths = [task for task in tasks if "seq_length" in task]
