@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from memdoctor.checklist.asking import in_hardware
 from memdoctor.checklist.looking import moved, probed, reserved
-from memdoctor.matrix import BF16_CAPABILITY
 from memdoctor.records import Change, Decision, Dtype, Precision
 from memdoctor.rules import Evidence
-from memdoctor.rules.precision.md403_not_in_hardware import FP16_ARITHMETIC, FP16_TENSOR_CORES
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -29,22 +28,11 @@ def _precision(evidence: Evidence) -> Decision:
         other: Change = {"precision": Precision.FP32.value}
         effect = _effect(evidence, other, in_use=True)
         return Decision(question=question, answer=f"in use: {workload.precision.value}", why=f"{card}{effect}")
-    kind, why = _kind(device.capability)
+    kind, why = in_hardware(device.capability)
     if kind is None:
         return Decision(question=question, answer="no: skip it", why=f"{card}, and {why}")
     effect = _effect(evidence, {"precision": kind.value}, in_use=False)
     return Decision(question=question, answer=f"yes: {kind.value}", why=f"{card}, and {why}{effect}")
-
-
-def _kind(capability: tuple[int, int]) -> tuple[Precision | None, str]:
-    version = capability[0] + capability[1] / 10
-    if capability >= BF16_CAPABILITY:
-        return Precision.BF16, f"bf16 is in hardware from {BF16_CAPABILITY[0]}.{BF16_CAPABILITY[1]} on"
-    if version >= FP16_TENSOR_CORES.value:
-        return Precision.FP16, f"tensor cores for fp16 come with {FP16_TENSOR_CORES.value}, bf16 with 8.0"
-    if version >= FP16_ARITHMETIC.value:
-        return Precision.FP16, f"fp16 comes with {FP16_ARITHMETIC.value}, without tensor cores: memory, little time"
-    return None, f"fp16 arithmetic comes with {FP16_ARITHMETIC.value}"
 
 
 def _checkpointing(evidence: Evidence) -> Decision:

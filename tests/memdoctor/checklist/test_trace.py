@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from memdoctor.checklist import asks, trace_of
 from memdoctor.levers.kinds import ACCUMULATED
@@ -101,6 +104,15 @@ def test_the_minimal_configuration_is_told_and_without_checkpointing_where_it_fa
     assert "Batch 2 x 8 micro-batches + checkpointing + fp16: 9.28 KiB reserved, does not fit." in step.showed
     assert "Without checkpointing: 11.23 KiB reserved, does not fit" in step.showed
     assert "activations hold 3.91 KiB of that peak, and 1.95 KiB with checkpointing" in step.showed
+
+
+@pytest.mark.parametrize(("capability", "kind"), [("3.7", None), ("5.3", "fp16"), ("8.0", "bf16")])
+def test_the_minimal_configuration_is_in_16_bits_where_the_card_computes_in_them(
+    holding: Holding, capability: str, kind: str | None
+) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=8)
+    target = replace(target, device=replace(target.device, compute_capability=capability))
+    assert asks(evidence_of(target, {}))[0].get("precision") == kind
 
 
 def test_checkpointing_that_saves_nothing_only_costs_time(holding: Holding) -> None:
