@@ -6,6 +6,7 @@ from memdoctor.checklist.asking import in_hardware
 from memdoctor.checklist.looking import moved, probed, reserved
 from memdoctor.records import Change, Decision, Dtype, Precision
 from memdoctor.rules import Evidence
+from memdoctor.rules.accumulating import stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -63,13 +64,20 @@ def _accumulation(evidence: Evidence) -> Decision:
         return Decision(question=question, answer="accumulation cannot help", why="no batch fits as the rest is")
     if most >= batch:  # accumulation itself, evaluation, or what no batch changes
         return Decision(question=question, answer="no", why=f"batch {most} is predicted to fit; it is not the batch")
-    smaller = max(size for size in range(1, most + 1) if batch * steps % size == 0)
+    sizes = [size for size in range(1, most + 1) if batch * steps % size == 0]
+    stopped = stops(evidence, sizes[-1])
+    smaller = max((size for size in sizes if stops(evidence, size) is None), default=None)
+    if smaller is None:
+        why = f"{most} a device is predicted to fit, but {stopped}"
+        return Decision(question=question, answer="accumulation cannot help by itself", why=why)
+    largest = "the largest that divides" if stopped is None else "the largest that fits when accumulated, and divides"
     return Decision(
         question=question,
         answer=f"yes: accumulate {batch * steps // smaller}",
         why=(
-            f"{most} a device is predicted to fit, and {smaller} is the largest that divides {batch * steps}: "
+            f"{most} a device is predicted to fit, and {smaller} is {largest} {batch * steps}: "
             f"{smaller} x {batch * steps // smaller} x {gpus} = {batch * steps * gpus}"
+            f"{'' if stopped is None else f'; {stopped}'}"
         ),
     )
 

@@ -50,7 +50,7 @@ RULE = Rule(
     needs=(MODEL_CONFIG,),
     thresholds=(LEAST_SHARE, NEARLY_FULL),
     remedies=(
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
         Remedy("mixed precision, which halves most activations", "numerics", "fp16", since=FP16_ARITHMETIC.value),
         Remedy("a narrower checkpoint: large instead of xxlarge", "task"),
         Remedy("a shorter sequence", "task", "length"),

@@ -50,7 +50,7 @@ RULE = Rule(
     thresholds=(MOST_TRAINED, LEAST_SHARE),
     remedies=(
         Remedy("gradient checkpointing", "time", "checkpointing"),
-        Remedy("a smaller batch with accumulation", "time", "batch"),
+        Remedy("a smaller batch with accumulation", "time", "batch", accumulates=True),
         Remedy("fp16 or bf16", "numerics", "fp16", since=FP16_ARITHMETIC.value),
         Remedy("freeze from the embeddings upwards, without gaps", "task"),
     ),

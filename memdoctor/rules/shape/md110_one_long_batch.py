@@ -70,7 +70,7 @@ RULE = Rule(
     remedies=(
         Remedy("truncation at the length that was probed (max_length)", "task", "length"),
         Remedy("the longest batch first, so that the run fails at once or not at all", "none"),
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
     ),
     check=check,
 )

@@ -138,3 +138,22 @@ def test_the_last_step_names_the_plans_first_fitting_entry(holding: Holding) -> 
         step = steps(evidence_of(target, {}, probes=[({"batch_size": 1}, one)]), entry)["5"]
         assert words in step.showed
         assert "First of the plan that fits: batch 4 x 2 micro-batches, 2.00 KiB." in step.showed
+
+
+def test_the_last_step_says_when_micro_batches_of_1_do_not_fit(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=8)
+    several = holding({"activations": 9_216}, fits=False, gradient_accumulation_steps=4)
+    probes = [({"batch_size": 1}, holding({"activations": 8_500})), (FALLBACK, several)]
+    words = "It cannot by itself: batch 1 runs, but batch 1 x 4 micro-batches takes 9.00 KiB and does not fit"
+    evidence = evidence_of(target, {}, probes=probes)
+    assert words in steps(evidence)["5"].showed
+    assert "with more changed" not in steps(evidence)["5"].showed
+    peak = Peak(
+        allocated_bytes=1, max_memory_allocated_bytes=1, reserved_bytes=2_048, device_bytes=4_096, phase="forward",
+        step=1,
+    )  # fmt: skip
+    entry = Plan(
+        change={"batch_size": 4, "gradient_accumulation_steps": 2}, why="", peak=peak, fits=True, saves_bytes=1,
+        time_cost="", numerics="same", patch={},
+    )  # fmt: skip
+    assert "; with more changed it can: batch 4 x 2 micro-batches." in steps(evidence, entry)["5"].showed
