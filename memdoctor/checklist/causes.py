@@ -20,6 +20,13 @@ from memdoctor.rules.reading import percent
 from memdoctor.units import format_bytes
 
 _STEP = (PhaseName.OPTIMIZER, PhaseName.CLIP)
+_HOLDS = {
+    Category.ACTIVATIONS: ("The length", "activations of one sample hold"),
+    Category.INPUTS_AND_BUFFERS: ("What is loaded beside the model", "inputs and buffers hold"),
+    Category.AUTOCAST_COPIES: ("Mixed precision on a model of this size", "copies of the weights in 16 bits hold"),
+    Category.TEMPORARIES: ("What operators need while they run", "temporaries hold"),
+    Category.WORKSPACE: ("The workspace of libraries", "cuBLAS and the like, at any batch and length, hold"),
+}  # who holds most of one sample's peak, and that it does
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +159,20 @@ def _length(evidence: Evidence) -> Cause | None:
 
 
 def _one_sample(evidence: Evidence) -> Cause | None:
-    """Neither fewer samples nor half the tokens are enough: the larger part of batch 1's peak is named."""
+    """Neither fewer samples nor half the tokens are enough: the largest part of batch 1's peak is named."""
     one = probed(evidence, ONE)
     if one is None:
         return None
     parts, static = breakdown_of(one), static_at_peak(one)
-    what, size = ("size of the model", static) if static >= parts.activations else ("length", parts.activations)
-    name = "static state" if what != "length" else "activations of one sample"
+    rest = {kind: getattr(parts, kind.value) for kind in Category if kind not in STATIC}
+    most = max(rest, key=lambda kind: rest[kind])
+    what, holds = ("The size of the model", "static state holds") if static >= rest[most] else _HOLDS[most]
+    size = max(static, rest[most])
     return Cause(
         "4b",
         "one sample",
-        f"The {what} is the cause: at batch 1 {name} hold{'s' if what != 'length' else ''} {format_bytes(size)} of the "
-        f"{format_bytes(parts.allocated)} at the peak, {percent(size, parts.allocated)}",
+        f"{what} is the cause: at batch 1 {holds} {format_bytes(size)} of the {format_bytes(parts.allocated)} at the "
+        f"peak, {percent(size, parts.allocated)}",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from memdoctor.checklist.asking import in_hardware
 from memdoctor.checklist.looking import moved, probed, reserved
-from memdoctor.matrix import BF16_CAPABILITY
 from memdoctor.records import Change, Decision, Dtype, Precision
 from memdoctor.rules import Evidence
-from memdoctor.rules.precision.md403_not_in_hardware import FP16_ARITHMETIC, FP16_TENSOR_CORES
+from memdoctor.rules.accumulating import stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -29,22 +29,11 @@ def _precision(evidence: Evidence) -> Decision:
         other: Change = {"precision": Precision.FP32.value}
         effect = _effect(evidence, other, in_use=True)
         return Decision(question=question, answer=f"in use: {workload.precision.value}", why=f"{card}{effect}")
-    kind, why = _kind(device.capability)
+    kind, why = in_hardware(device.capability)
     if kind is None:
         return Decision(question=question, answer="no: skip it", why=f"{card}, and {why}")
     effect = _effect(evidence, {"precision": kind.value}, in_use=False)
     return Decision(question=question, answer=f"yes: {kind.value}", why=f"{card}, and {why}{effect}")
-
-
-def _kind(capability: tuple[int, int]) -> tuple[Precision | None, str]:
-    version = capability[0] + capability[1] / 10
-    if capability >= BF16_CAPABILITY:
-        return Precision.BF16, f"bf16 is in hardware from {BF16_CAPABILITY[0]}.{BF16_CAPABILITY[1]} on"
-    if version >= FP16_TENSOR_CORES.value:
-        return Precision.FP16, f"tensor cores for fp16 come with {FP16_TENSOR_CORES.value}, bf16 with 8.0"
-    if version >= FP16_ARITHMETIC.value:
-        return Precision.FP16, f"fp16 comes with {FP16_ARITHMETIC.value}, without tensor cores: memory, little time"
-    return None, f"fp16 arithmetic comes with {FP16_ARITHMETIC.value}"
 
 
 def _checkpointing(evidence: Evidence) -> Decision:
@@ -75,13 +64,20 @@ def _accumulation(evidence: Evidence) -> Decision:
         return Decision(question=question, answer="accumulation cannot help", why="no batch fits as the rest is")
     if most >= batch:  # accumulation itself, evaluation, or what no batch changes
         return Decision(question=question, answer="no", why=f"batch {most} is predicted to fit; it is not the batch")
-    smaller = max(size for size in range(1, most + 1) if batch * steps % size == 0)
+    sizes = [size for size in range(1, most + 1) if batch * steps % size == 0]
+    stopped = stops(evidence, sizes[-1])
+    smaller = max((size for size in sizes if stops(evidence, size) is None), default=None)
+    if smaller is None:
+        why = f"{most} a device is predicted to fit, but {stopped}"
+        return Decision(question=question, answer="accumulation cannot help by itself", why=why)
+    largest = "the largest that divides" if stopped is None else "the largest that fits when accumulated, and divides"
     return Decision(
         question=question,
         answer=f"yes: accumulate {batch * steps // smaller}",
         why=(
-            f"{most} a device is predicted to fit, and {smaller} is the largest that divides {batch * steps}: "
+            f"{most} a device is predicted to fit, and {smaller} is {largest} {batch * steps}: "
             f"{smaller} x {batch * steps // smaller} x {gpus} = {batch * steps * gpus}"
+            f"{'' if stopped is None else f'; {stopped}'}"
         ),
     )
 

@@ -14,6 +14,7 @@ from memdoctor.levers.wording import in_words
 from memdoctor.matrix import SMALL_BATCHES
 from memdoctor.records import Category, Change, ChecklistStep, Examination, PhaseName, Plan
 from memdoctor.rules import Evidence
+from memdoctor.rules.accumulating import stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -189,7 +190,7 @@ def _after_all(evidence: Evidence, plan: Sequence[Plan]) -> ChecklistStep:
     if evidence.fits:
         said = f"Not needed: the batch of {batch} fits"
     elif one is not None and runs(one):
-        said = f"It can: smaller micro-batches make up an effective batch of {wanted}"
+        said = _can(evidence, plan, wanted)
     else:
         said = f"It cannot: {'not even batch 1 runs' if one is not None else 'batch 1 could not be probed'}"
     first = next((entry for entry in plan if entry.fits), None)
@@ -199,6 +200,16 @@ def _after_all(evidence: Evidence, plan: Sequence[Plan]) -> ChecklistStep:
         else (f"First of the plan that fits: {in_words(first.change)}, {format_bytes(first.peak.reserved_bytes)}")
     )
     return _step("5", "Can accumulation help at all?", (said, fitting), () if first is None else (first.change,))
+
+
+def _can(evidence: Evidence, plan: Sequence[Plan], wanted: int) -> str:
+    """Batch 1 runs; whether several micro-batches of it do, by themselves or with what the plan changes beside."""
+    stopped = stops(evidence, 1)
+    if stopped is None:
+        return f"It can: smaller micro-batches make up an effective batch of {wanted}"
+    helped = next((entry for entry in plan if entry.fits and "gradient_accumulation_steps" in entry.change), None)
+    beside = "" if helped is None else f"; with more changed it can: {in_words(helped.change)}"
+    return f"It cannot by itself: batch 1 runs, but {stopped}{beside}"
 
 
 def _capital(words: str) -> str:

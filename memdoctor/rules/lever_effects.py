@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from memdoctor.records import Lever, Precision, Workload
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import possible
 from memdoctor.rules.rule import Remedy
 from memdoctor.units import format_bytes
 
@@ -41,7 +42,17 @@ _IN_USE: Mapping[str, Callable[[Workload], bool]] = {
 
 
 def still_open(evidence: Evidence, remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
-    """The remedies whose lever the target does not pull already, as far as its settings tell."""
-    return tuple(
-        remedy for remedy in remedies if remedy.lever not in _IN_USE or not _IN_USE[remedy.lever](evidence.workload)
+    """The remedies that this card allows, whose lever the target does not pull already, as far as its settings tell.
+
+    Those that were probed to save nothing are none either, unless there is no other.
+    """
+    unused = tuple(
+        remedy
+        for remedy in possible(evidence, remedies)
+        if remedy.lever not in _IN_USE or not _IN_USE[remedy.lever](evidence.workload)
     )
+    return tuple(remedy for remedy in unused if not _saves_nothing(evidence.lever(remedy.lever))) or unused
+
+
+def _saves_nothing(lever: Lever | None) -> bool:
+    return lever is not None and lever.status == "probed" and lever.saves_bytes is not None and lever.saves_bytes <= 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Block, Change, Examination, Lever, PhaseName, TensorGroup, Timeline
+from memdoctor.rules.accumulating import stops
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.rule import Remedy, Threshold
 from memdoctor.units import format_bytes
@@ -80,12 +81,28 @@ def effect(evidence: Evidence, lever: Lever | None) -> str:
 
 
 def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """The remedies whose lever is still to be pulled here; all, where none would be left.
+    """The remedies that this card allows and whose lever is still to be pulled here; where none is, all it allows.
 
     One that is in use, one that was probed to save nothing, and one that the model or the card does not have is not.
     """
-    kept = tuple(remedy for remedy in remedies if not _spent(evidence.lever(remedy.lever)))
-    return kept or tuple(remedies)
+    allowed = possible(evidence, remedies)
+    return tuple(remedy for remedy in allowed if not _spent(evidence.lever(remedy.lever))) or allowed
+
+
+def possible(evidence: Evidence, remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
+    """The remedies that are for a card of this compute capability; all on the CPU, which has none.
+
+    Those that accumulate are not, where batch 1 was probed not to fit several times over.
+    """
+    here, stopped = capability(evidence), not evidence.fits and stops(evidence, 1) is not None
+    able = [each for each in remedies if evidence.device.is_cpu or each.since <= here < each.before]
+    return tuple(each for each in able if not (each.accumulates and stopped))
+
+
+def capability(evidence: Evidence) -> float:
+    """The card's compute capability as one number, as thresholds have it: 7.5."""
+    major, minor = evidence.device.capability
+    return major + minor / 10
 
 
 def _spent(lever: Lever | None) -> bool:

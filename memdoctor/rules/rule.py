@@ -36,11 +36,18 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What helps against a pattern, and what it costs at most; ``lever`` names the lever that it pulls, if any."""
+    """What helps against a pattern, and what it costs at most; ``lever`` names the lever that it pulls, if any.
+
+    It is for cards from compute capability ``since`` on, and before ``before``. ``accumulates`` says that it makes up
+    for a smaller batch by gradient accumulation.
+    """
 
     text: str
     cost: Cost
     lever: str = ""
+    since: float = 0.0
+    before: float = float("inf")
+    accumulates: bool = False
 
     def __str__(self) -> str:
         """The text with its cost."""

@@ -49,7 +49,7 @@ RULE = Rule(
     thresholds=(LEAST_SHARE, NEARLY_FULL),
     remedies=(
         Remedy("activation checkpointing", "time", "checkpointing"),
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
     ),
     check=check,
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from memdoctor.records import Attention, Finding
+from memdoctor.records import Attention, Dtype, Finding, Precision
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.precision.md403_not_in_hardware import BF16_ARITHMETIC, FP16_ARITHMETIC
 from memdoctor.rules.reading import left, product
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -31,7 +32,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{format_bytes(held)} at the peak{largest}",
         {"held_bytes": held, "kernels": ", ".join(provenance.attention_kernels)},
         at_stake_bytes=held,
-        remedies=left(evidence, RULE.remedies),
+        remedies=left(evidence, _others(evidence)),
     )
 
 
@@ -40,6 +41,21 @@ def _kind(evidence: Evidence) -> str:
     number = workload.precision.value if workload.precision.value != "fp32" else workload.dtype.value
     return f"{number}, {'with' if workload.padded else 'without'} padding"
 
+
+def _others(evidence: Evidence) -> tuple[Remedy, ...]:
+    """The remedies without the number format that is in use; fp16 is told in place of bf16 alone."""
+    workload = evidence.workload
+    in_bf16 = workload.precision is Precision.BF16 or workload.dtype is Dtype.BFLOAT16
+    in_fp32 = workload.precision is Precision.FP32 and workload.dtype is Dtype.FLOAT32
+    return (*(_FP16,) * in_bf16, *(_FP32,) * (not in_fp32), _CHECKPOINTED)
+
+
+_FP16 = Remedy(
+    "fp16 in place of bf16, on cards before compute capability 8.0", "numerics", "fp16",
+    since=FP16_ARITHMETIC.value, before=BF16_ARITHMETIC.value,
+)  # fmt: skip
+_FP32 = Remedy("fp32, where memory-efficient attention takes any card from 5.0 on", "numerics", since=5.0)
+_CHECKPOINTED = Remedy("activation checkpointing, which keeps one layer's scores at a time", "time", "checkpointing")
 
 RULE = Rule(
     id="MD208",
@@ -50,10 +66,6 @@ RULE = Rule(
         "capability 8.0 does, and computes in fp32 at that."
     ),
     thresholds=(LEAST_SHARE,),
-    remedies=(
-        Remedy("fp16 in place of bf16, on cards before compute capability 8.0", "numerics", "fp16"),
-        Remedy("fp32, where memory-efficient attention takes any card from 5.0 on", "numerics"),
-        Remedy("activation checkpointing, which keeps one layer's scores at a time", "time", "checkpointing"),
-    ),
+    remedies=(_FP16, _FP32, _CHECKPOINTED),
     check=check,
 )

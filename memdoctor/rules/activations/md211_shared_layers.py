@@ -5,6 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import MODEL_CONFIG
+from memdoctor.rules.precision.md403_not_in_hardware import FP16_ARITHMETIC
 from memdoctor.rules.reading import NEARLY_FULL, left, percent, presses, product
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
@@ -49,8 +50,8 @@ RULE = Rule(
     needs=(MODEL_CONFIG,),
     thresholds=(LEAST_SHARE, NEARLY_FULL),
     remedies=(
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
-        Remedy("mixed precision, which halves most activations", "numerics", "fp16"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
+        Remedy("mixed precision, which halves most activations", "numerics", "fp16", since=FP16_ARITHMETIC.value),
         Remedy("a narrower checkpoint: large instead of xxlarge", "task"),
         Remedy("a shorter sequence", "task", "length"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.lever_effects import probed_effects
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -42,6 +43,7 @@ def check(evidence: Evidence) -> Finding | None:
             "total_bytes": total,
         },
         at_stake_bytes=stranded,
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -29,6 +30,7 @@ def check(evidence: Evidence) -> Finding | None:
         "segments back before it fails",
         {"overhead_bytes": overhead, "reserved_bytes": peak.reserved_bytes, "allocated_bytes": peak.allocated_bytes},
         at_stake_bytes=overhead,
+        remedies=left(evidence, RULE.remedies),
     )
 
 
@@ -43,7 +45,7 @@ RULE = Rule(
     thresholds=(LEAST_SHARE, LEAST_OF_CARD),
     remedies=(
         Remedy("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "none", "expandable_segments"),
-        Remedy("torch.cuda.empty_cache() where other processes need the room", "time", "empty_cache"),
+        Remedy("torch.cuda.empty_cache() where other processes need the room", "time"),
     ),
     check=check,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Finding
 from memdoctor.rules.environment.needs import MEASURED
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -25,6 +26,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"least {format_bytes(spilled)} are in the host's memory, and every access to them crosses the bus",
         {"spilled_bytes": spilled, "reserved_bytes": counters.max_memory_reserved_bytes, "total_bytes": total},
         at_stake_bytes=spilled,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Finding
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -32,6 +33,7 @@ def check(evidence: Evidence) -> Finding | None:
         "either way: with another driver it may turn out the other way",
         {"headroom_bytes": margin, "context_error_bytes": error, "context_source": device.context_source},
         at_stake_bytes=error,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

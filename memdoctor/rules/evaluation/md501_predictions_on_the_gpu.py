@@ -8,6 +8,7 @@ from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.instants import ran_out_in
 from memdoctor.rules.lever_effects import probed_effects
 from memdoctor.rules.needs import EVALUATION
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -43,6 +44,7 @@ def check(evidence: Evidence) -> Finding | None:
             "per_sample_bytes": gathered.per_sample_bytes, "samples_that_fit": room,
         },
         at_stake_bytes=gathered.at_peak_bytes,
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 

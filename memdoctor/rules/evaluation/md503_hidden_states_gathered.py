@@ -7,6 +7,7 @@ from memdoctor.rules.evaluation.gathered import gathered_of
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.instants import ran_out_in
 from memdoctor.rules.needs import EVALUATION, MODEL_CONFIG
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -37,6 +38,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"predictions, {format_bytes(held)}; everything else that is gathered takes {format_bytes(rest)}",
         {"hidden_states_bytes": held, "gathered_bytes": gathered.total_bytes, "tensors": len(hidden)},
         at_stake_bytes=held,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

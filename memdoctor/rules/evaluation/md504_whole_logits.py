@@ -8,6 +8,7 @@ from memdoctor.records import Block, Finding, PhaseName, Task
 from memdoctor.rules.evaluation.gathered import Gathered, gathered_of
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import EVALUATION
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -39,6 +40,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"{logits.bytes / chosen:,.0f} times less",
         {"logits_bytes": logits.bytes, "argmax_bytes": chosen, "labels": labels},
         at_stake_bytes=logits.bytes - chosen,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Category, Finding, PhaseName
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -29,6 +30,7 @@ def check(evidence: Evidence) -> Finding | None:
         "every later step is like the second",
         {"first_step_bytes": max(first), "state_bytes": state, "limit_bytes": evidence.limit_bytes},
         at_stake_bytes=state,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.lever_effects import probed_effects, still_open
+from memdoctor.rules.precision.md403_not_in_hardware import FP16_ARITHMETIC
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.rules.static_state import parameters_of, trained_of
 from memdoctor.units import format_bytes
@@ -49,8 +50,8 @@ RULE = Rule(
     thresholds=(MOST_TRAINED, LEAST_SHARE),
     remedies=(
         Remedy("gradient checkpointing", "time", "checkpointing"),
-        Remedy("a smaller batch with accumulation", "time", "batch"),
-        Remedy("fp16 or bf16", "numerics", "fp16"),
+        Remedy("a smaller batch with accumulation", "time", "batch", accumulates=True),
+        Remedy("fp16 or bf16", "numerics", "fp16", since=FP16_ARITHMETIC.value),
         Remedy("freeze from the embeddings upwards, without gaps", "task"),
     ),
     check=check,

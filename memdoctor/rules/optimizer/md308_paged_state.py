@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import left
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.rules.static_state import elements, most_alive
 from memdoctor.units import format_bytes
@@ -40,6 +41,7 @@ def check(evidence: Evidence) -> Finding | None:
         f"figure of PyTorch's counts; with {format_bytes(reserved)} reserved by PyTorch that is {room}",
         {"paged_bytes": paged, "reserved_bytes": reserved, "limit_bytes": limit},
         at_stake_bytes=paged,
+        remedies=left(evidence, RULE.remedies),
     )
 
 

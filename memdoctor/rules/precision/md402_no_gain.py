@@ -94,7 +94,7 @@ RULE = Rule(
     remedies=(
         Remedy("kept for its speed, where the card has tensor cores", "none"),
         Remedy("an optimizer with less state: 8-bit AdamW, Adafactor", "numerics", "8-bit optimizer"),
-        Remedy("weights stored in 16 bits: dtype bfloat16", "numerics"),
+        Remedy("weights stored in 16 bits: dtype bfloat16", "numerics", since=BF16_TENSOR_CORES.value),
     ),
     check=check,
 )

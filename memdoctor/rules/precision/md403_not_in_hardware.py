@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from memdoctor.records import Dtype, Finding, Precision, Severity
+from memdoctor.records import Dtype, Finding, Precision, Severity, Workload
 from memdoctor.rules.evidence import Evidence
+from memdoctor.rules.reading import capability, possible, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 
 _GUIDE = "NVIDIA, CUDA C++ Programming Guide, arithmetic instructions by compute capability"
@@ -13,7 +14,11 @@ BF16_ARITHMETIC = Threshold("compute capability", 8.0, "from which a card comput
 
 
 def check(evidence: Evidence) -> Finding | None:
-    """bf16 or fp16, of autocast or of the weights, on a card that is older than it."""
+    """bf16 or fp16, of autocast or of the weights, on a card that is older than it.
+
+    Emulated bf16 is always a warning, since it is slower than fp32; fp16 that saves no time does no harm either, and is
+    one only where memory is short and it is counted on.
+    """
     workload, device = evidence.workload, evidence.device
     said = _said(evidence)
     if said is None:
@@ -26,6 +31,7 @@ def check(evidence: Evidence) -> Finding | None:
             "precision": workload.precision.value, "dtype": workload.dtype.value,
             "compute_capability": device.compute_capability,
         },
+        remedies=possible(evidence, RULE.remedies[not _in_bf16(workload) :]),
     )  # fmt: skip
 
 
@@ -33,23 +39,25 @@ def _said(evidence: Evidence) -> tuple[Severity, str] | None:
     workload, device = evidence.workload, evidence.device
     if device.is_cpu:
         return None
-    major, minor = device.capability
-    capability = major + minor / 10
-    if (workload.precision is Precision.BF16 or workload.dtype is Dtype.BFLOAT16) and (
-        capability < BF16_ARITHMETIC.value
-    ):
+    version = capability(evidence)
+    if _in_bf16(workload) and version < BF16_ARITHMETIC.value:
         return "warning", (
             f"bf16 comes with {BF16_ARITHMETIC.value}, and before it PyTorch emulates it: slower than fp32, and no "
             "fused attention takes it"
         )
     if workload.precision is Precision.FP16 or workload.dtype is Dtype.FLOAT16:
-        if capability < FP16_ARITHMETIC.value:
-            return "warning", f"fp16 arithmetic comes with {FP16_ARITHMETIC.value}: fp16 saves memory and no time"
-        if capability < FP16_TENSOR_CORES.value:
+        if version < FP16_ARITHMETIC.value:
+            severity: Severity = "warning" if presses(evidence) else "info"
+            return severity, f"fp16 arithmetic comes with {FP16_ARITHMETIC.value}: fp16 saves memory and no time"
+        if version < FP16_TENSOR_CORES.value:
             return "info", (
                 f"tensor cores come with {FP16_TENSOR_CORES.value}: fp16 saves memory and little or no time"
             )
     return None
+
+
+def _in_bf16(workload: Workload) -> bool:
+    return workload.precision is Precision.BF16 or workload.dtype is Dtype.BFLOAT16
 
 
 RULE = Rule(
@@ -61,7 +69,13 @@ RULE = Rule(
     ),
     thresholds=(FP16_ARITHMETIC, FP16_TENSOR_CORES, BF16_ARITHMETIC),
     remedies=(
-        Remedy("fp16 in place of bf16, on cards from compute capability 7.0 to 7.5", "numerics", "fp16"),
+        Remedy(
+            "fp16 in place of bf16, on cards from compute capability 7.0 to 7.5",
+            "numerics",
+            "fp16",
+            since=FP16_TENSOR_CORES.value,
+            before=BF16_ARITHMETIC.value,
+        ),
         Remedy("fp32", "numerics"),
     ),
     check=check,

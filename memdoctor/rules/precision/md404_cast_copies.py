@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import counted, percent, presses
+from memdoctor.rules.precision.md403_not_in_hardware import BF16_ARITHMETIC, FP16_ARITHMETIC
+from memdoctor.rules.reading import counted, left, percent, presses
 from memdoctor.rules.rule import Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -28,6 +29,7 @@ def check(evidence: Evidence) -> Finding | None:
         "parameters that they are copies of",
         {"copies_bytes": copies, "parameters_bytes": parameters, "copies": count},
         at_stake_bytes=copies,
+        remedies=left(evidence, RULE.remedies),
     )
 
 
@@ -40,8 +42,10 @@ RULE = Rule(
     ),
     thresholds=(LEAST_SHARE,),
     remedies=(
-        Remedy("weights stored in 16 bits (dtype bfloat16), which need no copy", "numerics"),
-        Remedy("LoRA over a base model that is stored in bfloat16", "task", "LoRA"),
+        Remedy(
+            "weights stored in 16 bits (dtype bfloat16), which need no copy", "numerics", since=BF16_ARITHMETIC.value
+        ),
+        Remedy("LoRA over a base model that is stored in 16 bits", "task", "LoRA", since=FP16_ARITHMETIC.value),
     ),
     check=check,
 )

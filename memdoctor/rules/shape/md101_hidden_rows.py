@@ -69,7 +69,7 @@ RULE = Rule(
     ),
     thresholds=(LEAST_MULTIPLE,),
     remedies=(
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
         Remedy("activation checkpointing", "time", "checkpointing"),
         Remedy("fewer choices, passages or views in a sample", "task"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Completed, Finding
+from memdoctor.rules.accumulating import stops
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.needs import BATCH_OF_ONE
 from memdoctor.rules.reading import at, left, varied
@@ -26,7 +27,7 @@ def check(evidence: Evidence) -> Finding | None:
     return RULE.finding(
         "error",
         f"batch {batch} needs {format_bytes(evidence.peak.reserved_bytes)} of the {format_bytes(evidence.limit_bytes)} "
-        f"that PyTorch can reserve, batch 1 fits with {at(one)}{_largest(evidence)}",
+        f"that PyTorch can reserve, batch 1 fits with {at(one)}{_largest(evidence)}{_stopped(evidence)}",
         {
             "batch_size": batch, "reserved_bytes": evidence.peak.reserved_bytes, "limit_bytes": evidence.limit_bytes,
             "batch_1_reserved_bytes": peak_of(one).reserved_bytes,
@@ -40,6 +41,12 @@ def check(evidence: Evidence) -> Finding | None:
 def largest_batch(evidence: Evidence) -> int | None:
     """The largest batch that is predicted to fit, where that was predicted."""
     return evidence.scaling.largest_batch_that_fits if evidence.scaling else None
+
+
+def _stopped(evidence: Evidence) -> str:
+    """Why accumulation does not make up for batch 1, where it does not."""
+    stopped = stops(evidence, 1)
+    return f"; {stopped}" if stopped else ""
 
 
 def _largest(evidence: Evidence) -> str:
@@ -63,7 +70,12 @@ RULE = Rule(
     needs=(BATCH_OF_ONE,),
     thresholds=(MOST_OFF,),
     remedies=(
-        Remedy("the largest per-device batch that fits, and gradient accumulation for the rest", "time", "batch"),
+        Remedy(
+            "the largest per-device batch that fits, and gradient accumulation for the rest",
+            "time",
+            "batch",
+            accumulates=True,
+        ),
         Remedy("activation checkpointing", "time", "checkpointing"),
     ),
     check=check,

@@ -65,7 +65,7 @@ RULE = Rule(
         ),
     ),
     remedies=(
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
         Remedy("activation checkpointing", "time", "checkpointing"),
         Remedy("padding to the longest of the batch instead of to the maximum", "none"),
         Remedy("a shorter maximum length, which cuts off longer texts", "task", "length"),

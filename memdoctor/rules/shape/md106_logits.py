@@ -72,7 +72,7 @@ RULE = Rule(
     needs=(MODEL_CONFIG,),
     thresholds=(LEAST_OF_THE_MODEL, SUBSTANTIAL),
     remedies=(
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
         Remedy("the head applied to the masked positions alone: ModernBERT's sparse_prediction, or a head of "
                "your own", "none"),
         Remedy("a shorter sequence", "task", "length"),

@@ -55,7 +55,9 @@ RULE = Rule(
     ),
     thresholds=(LEAST_STEPS,),
     remedies=(
-        Remedy("a smaller per-device batch, with accumulation raised by the same factor", "time", "batch"),
+        Remedy(
+            "a smaller per-device batch, with accumulation raised by the same factor", "time", "batch", accumulates=True
+        ),
         Remedy("activation checkpointing", "time", "checkpointing"),
     ),
     check=check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memdoctor.analysis import peak_of
 from memdoctor.records import Completed, Examination, Finding
 from memdoctor.rules.evidence import Evidence
-from memdoctor.rules.reading import varied
+from memdoctor.rules.reading import left, varied
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
 from memdoctor.units import format_bytes
 
@@ -39,6 +39,7 @@ def check(evidence: Evidence) -> Finding | None:
         {"seq_length": workload.seq_length, "longest_probed_that_fits": fitting, "shortest_probed_that_does_not":
          shortest, "free_bytes": free, "needed_bytes": needs},
         at_stake_bytes=needs,
+        remedies=left(evidence, RULE.remedies),
     )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ RULE = Rule(
     remedies=(
         Remedy("truncation at the length that was probed (max_length)", "task", "length"),
         Remedy("the longest batch first, so that the run fails at once or not at all", "none"),
-        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch"),
+        Remedy("a smaller per-device batch with more gradient accumulation", "time", "batch", accumulates=True),
     ),
     check=check,
 )

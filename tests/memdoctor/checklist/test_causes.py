@@ -74,3 +74,20 @@ def test_there_is_exactly_one_cause_whatever_was_probed(holding: Callable[..., E
             assert len(causes) == 1
             assert causes[0].made
             assert "cause" in causes[0].showed or "holds most" in causes[0].showed
+
+
+@pytest.mark.parametrize(
+    ("workspace", "words"),
+    [
+        (4_000, "The size of the model is the cause: at batch 1 static state holds 3.91 KiB of the 9.28 KiB"),
+        (4_001, "The workspace of libraries is the cause: at batch 1 cuBLAS and the like, at any batch and length, "),
+    ],
+)
+def test_one_sample_names_whoever_holds_most(holding: Callable[..., Examination], workspace: int, words: str) -> None:
+    sizes = {"parameters": 4_000, "workspace": workspace, "activations": 5_500 - workspace}
+    target = holding(sizes, fits=False)
+    shorter = holding({**sizes, "activations": 5_400 - workspace}, fits=False)
+    cause = cause_of(evidence_of(target, {}, probes=[({"seq_length": 4}, shorter)]))
+    assert cause is not None
+    assert (cause.step, cause.kind) == ("4b", "one sample")
+    assert cause.sentence.startswith(words)

@@ -68,6 +68,32 @@ def test_a_smaller_batch_is_made_up_by_accumulation(holding: Holding, most: int 
     assert decided(target, ACCUMULATION, scaling=scaling(most)).answer == answer
 
 
+def test_no_accumulation_that_was_probed_not_to_fit(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=12)
+    several = holding({"activations": 9_216}, fits=False, batch_size=1, gradient_accumulation_steps=4)
+    probes = [({"batch_size": 1, "gradient_accumulation_steps": 4}, several)]
+    decision = decided(target, ACCUMULATION, scaling=scaling(1), probes=probes)
+    assert decision.answer == "accumulation cannot help by itself"
+    assert decision.why == (
+        "1 a device is predicted to fit, but batch 1 x 4 micro-batches takes 9.00 KiB and does not fit: gradients "
+        "persist from one to the next"
+    )
+
+
+def test_a_smaller_part_where_the_largest_does_not_fit_when_accumulated(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=12)
+    probes = [
+        ({"batch_size": 3, "gradient_accumulation_steps": 4}, holding({"activations": 8_000}, batch_size=3)),
+        (
+            {"batch_size": 4, "gradient_accumulation_steps": 3},
+            holding({"activations": 9_216}, fits=False, batch_size=4, gradient_accumulation_steps=3),
+        ),
+    ]
+    decision = decided(target, ACCUMULATION, scaling=scaling(5), probes=probes)
+    assert decision.answer == "yes: accumulate 4"
+    assert "3 is the largest that fits when accumulated, and divides 12: 3 x 4 x 1 = 12; batch 4 x 3" in decision.why
+
+
 def test_a_batch_that_fits_needs_no_accumulation(holding: Holding) -> None:
     decision = decided(holding({"activations": 1}, batch_size=3, gradient_accumulation_steps=2), ACCUMULATION)
     assert (decision.answer, decision.why) == ("no: nothing to accumulate", "the wanted batch fits: 3 x 2 x 1 = 6")

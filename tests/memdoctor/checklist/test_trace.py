@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from memdoctor.checklist import asks, trace_of
 from memdoctor.levers.kinds import ACCUMULATED
@@ -103,6 +106,15 @@ def test_the_minimal_configuration_is_told_and_without_checkpointing_where_it_fa
     assert "activations hold 3.91 KiB of that peak, and 1.95 KiB with checkpointing" in step.showed
 
 
+@pytest.mark.parametrize(("capability", "kind"), [("3.7", None), ("5.3", "fp16"), ("8.0", "bf16")])
+def test_the_minimal_configuration_is_in_16_bits_where_the_card_computes_in_them(
+    holding: Holding, capability: str, kind: str | None
+) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=8)
+    target = replace(target, device=replace(target.device, compute_capability=capability))
+    assert asks(evidence_of(target, {}))[0].get("precision") == kind
+
+
 def test_checkpointing_that_saves_nothing_only_costs_time(holding: Holding) -> None:
     target = holding({"activations": 5_000})
     for on, words in ((5_000, "changes nothing (4.88 KiB without it, 4.88 KiB with it); it only costs time here"),
@@ -126,3 +138,22 @@ def test_the_last_step_names_the_plans_first_fitting_entry(holding: Holding) -> 
         step = steps(evidence_of(target, {}, probes=[({"batch_size": 1}, one)]), entry)["5"]
         assert words in step.showed
         assert "First of the plan that fits: batch 4 x 2 micro-batches, 2.00 KiB." in step.showed
+
+
+def test_the_last_step_says_when_micro_batches_of_1_do_not_fit(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=8)
+    several = holding({"activations": 9_216}, fits=False, gradient_accumulation_steps=4)
+    probes = [({"batch_size": 1}, holding({"activations": 8_500})), (FALLBACK, several)]
+    words = "It cannot by itself: batch 1 runs, but batch 1 x 4 micro-batches takes 9.00 KiB and does not fit"
+    evidence = evidence_of(target, {}, probes=probes)
+    assert words in steps(evidence)["5"].showed
+    assert "with more changed" not in steps(evidence)["5"].showed
+    peak = Peak(
+        allocated_bytes=1, max_memory_allocated_bytes=1, reserved_bytes=2_048, device_bytes=4_096, phase="forward",
+        step=1,
+    )  # fmt: skip
+    entry = Plan(
+        change={"batch_size": 4, "gradient_accumulation_steps": 2}, why="", peak=peak, fits=True, saves_bytes=1,
+        time_cost="", numerics="same", patch={},
+    )  # fmt: skip
+    assert "; with more changed it can: batch 4 x 2 micro-batches." in steps(evidence, entry)["5"].showed

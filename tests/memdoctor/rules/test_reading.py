@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memdoctor.records import Category, Lever, Peak, TensorGroup
+from memdoctor.records import NO_CAPABILITY, Category, Lever, Peak, TensorGroup
 from memdoctor.rules import Evidence, Remedy
 from memdoctor.rules.reading import (
     effect,
@@ -104,6 +104,14 @@ def test_levers_that_are_pulled_save_nothing_or_are_not_there_are_no_remedies(
 def test_without_any_remedy_left_all_are_told(holding: Any, evidence: Any, probed_lever: Any) -> None:
     found = evidence(holding({"activations": 1}), levers=(probed_lever("checkpointing", 0),))
     assert left(found, (SAFE,)) == (SAFE,)
+
+
+@pytest.mark.parametrize(("here", "told"), [("5.2", 1), ("5.3", 2), ("7.5", 2), ("8.0", 1), (NO_CAPABILITY, 2)])
+def test_a_remedy_is_for_cards_that_can(holding: Any, evidence: Any, here: str, told: int) -> None:
+    found = holding({"activations": 1})
+    found = replace(found, device=replace(found.device, compute_capability=here))
+    remedies = (Remedy("half", "numerics", since=5.3, before=8.0), OTHER)
+    assert left(evidence(found), remedies) == remedies[-told:]
 
 
 def test_probes_that_change_one_count_alone(two_steps: Any, evidence: Callable[..., Evidence]) -> None:

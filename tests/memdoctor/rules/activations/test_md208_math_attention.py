@@ -47,3 +47,28 @@ def test_at_the_threshold(recording: Any, evidence: Any, rest: int, severity: st
     finding = RULE.check(evidence(attended(recording, rest, "math")))
     assert finding is not None
     assert finding.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision", "starts"),
+    [
+        ("3.7", Precision.BF16, ["activation"]),
+        ("5.0", Precision.BF16, ["fp32,", "activation"]),
+        ("7.5", Precision.BF16, ["fp16", "fp32,", "activation"]),
+        ("7.5", Precision.FP16, ["fp32,", "activation"]),
+        ("7.5", Precision.FP32, ["activation"]),
+    ],
+)
+def test_remedies_are_possible_on_this_card_and_change_the_number_format(
+    recording: Any, evidence: Any, capability: str, precision: Precision, starts: list[str]
+) -> None:
+    found = attended(recording, 100, "math")
+    device, workload = found.device, found.workload
+    found = replace(
+        found,
+        device=replace(device, compute_capability=capability),
+        workload=replace(workload, precision=precision),
+    )
+    finding = RULE.check(evidence(found))
+    assert finding is not None
+    assert [remedy.split()[0] for remedy in finding.remedies] == starts

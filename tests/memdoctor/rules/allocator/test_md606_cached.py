@@ -31,6 +31,17 @@ def test_fires_with_what_nvidia_smi_shows(recording: Any, evidence: Callable[...
     )
 
 
+@pytest.mark.parametrize(("saves", "told"), [(1, True), (0, False)])
+def test_expandable_segments_are_told_where_they_save(
+    recording: Any, evidence: Callable[..., Evidence], probed_lever: Callable[..., Any], saves: int, told: bool
+) -> None:
+    found = examined(recording, evidence, 2000).examination
+    finding = RULE.check(evidence(found, levers=[probed_lever("expandable_segments", saves)]))
+    assert finding is not None
+    assert any("expandable_segments" in remedy for remedy in finding.remedies) == told
+    assert any("empty_cache" in remedy for remedy in finding.remedies)
+
+
 @pytest.mark.parametrize(("held", "fires"), [(3000, True), (3001, False)])
 def test_at_the_threshold(recording: Any, evidence: Callable[..., Evidence], held: int, fires: bool) -> None:
     """A quarter of 4,000 B."""

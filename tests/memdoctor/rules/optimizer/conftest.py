@@ -12,17 +12,21 @@ import pytest
 def static_step(recording: Any) -> Callable[..., Any]:
     """One step of a model of ``elements`` fp32 parameters with Adam's state; what is kept on top is told by phase.
 
-    Births: 4 x elements of parameters; ``activations`` in forward; as many gradients as there are ``trained``
-    parameters in backward; 8 x trained of state, and ``step`` bytes of foreach temporaries, in the step.
+    Births: 4 x elements of parameters; ``workspace`` and ``activations`` in forward; as many gradients as there are
+    ``trained`` parameters in backward; 8 x trained of state, and ``step`` bytes of foreach temporaries, in the step.
     """
 
-    def make(elements: int = 100, *, trained: int | None = None, activations: int = 0, step: int = 0) -> Any:
+    def make(
+        elements: int = 100, *, trained: int | None = None, activations: int = 0, step: int = 0, workspace: int = 0
+    ) -> Any:
         learning = elements if trained is None else trained
         frozen = elements - learning
         recording.phase(0, "setup")
         for count in filter(None, (learning, frozen)):
             recording.birth(4 * count, "parameters", dtype="float32", shape=(count,))
         recording.phase(1, "forward")
+        if workspace:
+            recording.birth(workspace, "workspace")
         kept = recording.birth(activations) if activations else None
         recording.phase(1, "backward")
         gradient = recording.birth(4 * learning, "gradients", dtype="float32", shape=(learning,))

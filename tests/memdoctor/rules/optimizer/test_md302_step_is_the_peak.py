@@ -36,7 +36,29 @@ def test_at_the_threshold(
 ) -> None:
     """990 parameters: the step holds 15,840 B, which is 99 % of 16,000; before, 7,920 B beside the activations."""
     step = static_step(990, activations=activations + 4920)
-    assert (RULE.check(evidence(step.examination(total=10**6))) is not None) == fires
+    finding = RULE.check(evidence(step.examination(total=17_000)))
+    assert (finding is not None) == fires
+    if finding is not None:
+        assert finding.title == "The optimizer step is nearly the peak"
+        assert "), the whole run at most 15.63 KiB, in backward; activations" in finding.detail
+
+
+def test_near_a_peak_elsewhere_it_is_quiet_where_there_is_room(
+    static_step: Callable[..., Any], evidence: Callable[..., Evidence]
+) -> None:
+    assert RULE.check(evidence(static_step(990, activations=8_080).examination(total=10**6))) is None
+
+
+def test_what_it_holds_adds_up(static_step: Callable[..., Any], evidence: Callable[..., Evidence]) -> None:
+    """1,600 B of static state, 2,000 B of workspace that is there from the start, 500 B of temporaries."""
+    tape = static_step(100, step=500, workspace=2_000)
+    finding = RULE.check(evidence(tape.examination()))
+    assert finding is not None
+    assert finding.title == RULE.title
+    assert finding.detail.startswith(
+        "the optimizer step holds 4.00 KiB (parameters 100 x 4 B = 400 B, gradients 100 x 4 B = 400 B, optimizer state "
+        "2 x 100 x 4 B = 800 B, workspace 1.95 KiB, temporaries 500 B), the whole run at most 4.00 KiB; activations"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,3 +65,12 @@ def test_it_is_kept_for_its_speed_only_where_it_has_one(
 def test_with_one_of_the_two_it_is_not_checked(holding: Any, evidence: Any) -> None:
     assert check_all([RULE], evidence(holding(MIXED, precision=Precision.FP16))).not_checked
     assert check_all([RULE], evidence(holding(FULL))).passed  # nobody asks
+
+
+@pytest.mark.parametrize(("capability", "told"), [("7.5", False), ("8.0", True)])
+def test_weights_in_bf16_are_for_cards_that_have_it(holding: Any, evidence: Any, capability: str, told: bool) -> None:
+    target = holding(MIXED, precision=Precision.FP16)
+    target = replace(target, device=replace(target.device, compute_capability=capability))
+    finding = RULE.check(evidence(target, probes=[(IN_FP32, holding(FULL))]))
+    assert finding is not None
+    assert any("bfloat16" in remedy for remedy in finding.remedies) == told

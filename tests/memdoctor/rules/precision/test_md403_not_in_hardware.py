@@ -27,14 +27,34 @@ def test_bf16_comes_with_8(holding: Any, evidence: Any, workload: dict[str, Any]
 
 
 @pytest.mark.parametrize("workload", [{"precision": Precision.FP16}, {"dtype": Dtype.FLOAT16}])
-@pytest.mark.parametrize(
-    ("capability", "severity"), [("5.2", "warning"), ("5.3", "info"), ("6.1", "info"), ("7.0", None)]
-)
+@pytest.mark.parametrize(("capability", "severity"), [("5.2", "info"), ("5.3", "info"), ("6.1", "info"), ("7.0", None)])
 def test_fp16_saves_time_from_7_on(
     holding: Any, evidence: Any, workload: dict[str, Any], capability: str, severity: str | None
 ) -> None:
     finding = found(holding, evidence, capability, **workload)
     assert (None if finding is None else finding.severity) == severity
+
+
+def test_fp16_without_arithmetic_is_a_warning_where_memory_is_short(holding: Any, evidence: Any) -> None:
+    target = holding({"activations": 8_500}, precision=Precision.FP16)
+    finding = RULE.check(evidence(replace(target, device=replace(target.device, compute_capability="3.7"))))
+    assert finding is not None
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision", "remedies"),
+    [
+        ("3.7", Precision.FP16, ["fp32"]),
+        ("6.1", Precision.BF16, ["fp32"]),
+        ("7.0", Precision.BF16, ["fp16 in place of bf16, on cards from compute capability 7.0 to 7.5", "fp32"]),
+    ],
+)
+def test_remedies_are_possible_on_this_card(
+    holding: Any, evidence: Any, capability: str, precision: Precision, remedies: list[str]
+) -> None:
+    finding = found(holding, evidence, capability, precision=precision)
+    assert finding.remedies == tuple(f"{remedy} (changes numerics)" for remedy in remedies)
 
 
 def test_fp32_runs_anywhere(holding: Any, evidence: Any) -> None:

@@ -53,3 +53,11 @@ def test_what_fits_is_not_meant(holding: Any, evidence: Any, scaling: Any) -> No
 def test_with_nothing_known_of_smaller_batches_it_is_not_checked(holding: Any, evidence: Any) -> None:
     checked = check_all([RULE], evidence(too_large(holding)))
     assert [missing.why for missing in checked.not_checked] == ["no smaller batch was probed or predicted"]
+
+
+def test_a_part_that_does_not_fit_several_times_over_is_none(holding: Any, evidence: Any) -> None:
+    one = ({"batch_size": 1}, holding({"activations": 8_500}))
+    four = {"batch_size": 1, "gradient_accumulation_steps": 4}
+    several = holding({"activations": 9_500}, fits=False, gradient_accumulation_steps=4)
+    assert RULE.check(evidence(too_large(holding), probes=[one, (four, holding({"activations": 8_900}))])) is not None
+    assert RULE.check(evidence(too_large(holding), probes=[one, (four, several)])) is None
