@@ -18,13 +18,8 @@ def test_in_use_it_is_a_warning(holding: Any, evidence: Any, probed_lever: Any) 
     assert finding is not None
     assert finding.severity == "warning"
     assert finding.detail == (
-<<<<<<< HEAD
         "with checkpointing the peak is in optimizer, and it saves nothing of the 3.91 KiB reserved; it takes "
         "the backward phase from 3.00 KiB to 1.00 KiB, which is not what the peak hangs on"
-=======
-        "with checkpointing the peak is in optimizer, and it saves nothing of the 3.91 KiB reserved; it takes the "
-        "backward phase from 3.00 KiB to 1.00 KiB, which is not what the peak hangs on"
->>>>>>> w5-mend
     )
     assert finding.remedies[0] == "checkpointing switched off again (safe)"
 
