@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY
+from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY
 from memdoctor.records import Attention, Change, Cost, Device, Dtype, Precision, Workload
 
 FUSED = "adamw_torch_fused"
@@ -47,12 +47,15 @@ def _length(workload: Workload, device: Device) -> Pull | str:
     return Pull({"seq_length": shorter}) if shorter >= 8 else f"{workload.seq_length} tokens are hardly to be halved"
 
 
+_FIRST = {Precision.FP16: FP16_CAPABILITY, Precision.BF16: BF16_CAPABILITY}
+
+
 def _precision(kind: Precision) -> Callable[[Workload, Device], Pull | str]:
     def pull(workload: Workload, device: Device) -> Pull | str:
         if workload.precision is kind:
             return Pull({"precision": Precision.FP32.value}, in_use=True)
-        if kind is Precision.BF16 and device.capability < BF16_CAPABILITY:
-            return f"{device.name} has no bf16 in hardware (compute capability {device.compute_capability})"
+        if device.capability < _FIRST[kind]:
+            return f"{device.name} has no {kind} in hardware (compute capability {device.compute_capability})"
         if workload.dtype is not Dtype.FLOAT32:
             return f"the weights are {workload.dtype.value}: autocast has little left to cast"
         return Pull({"precision": kind.value})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from memdoctor.levers.kinds import ADAFACTOR, EIGHT_BIT, EMBEDDINGS, EXPANDABLE, FOREACH, FUSED, LORA_RANK, SGD
-from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, apply_to
+from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY, apply_to
 from memdoctor.records import Attention, Change, Cost, Device, Dtype, Precision, Workload
 
 ORDER: tuple[Cost, ...] = ("none", "time", "numerics", "task")
@@ -65,8 +65,10 @@ def free_changes(target: Workload) -> dict[str, str | bool]:
 
 
 def mixed_precision(target: Workload, device: Device) -> str | None:
-    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None`` where there is one already."""
+    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None``: it has one, or can have none."""
     if target.precision is not Precision.FP32 or target.dtype is not Dtype.FLOAT32:
+        return None
+    if device.capability < FP16_CAPABILITY:
         return None
     return (Precision.BF16 if device.capability >= BF16_CAPABILITY else Precision.FP16).value
 

@@ -67,6 +67,13 @@ def test_bf16_is_pulled_where_the_card_has_it() -> None:
     assert pull("bf16", card=replace(CARD, compute_capability="8.0")) == Pull({"precision": "bf16"})
 
 
+def test_fp16_is_pulled_where_the_card_computes_in_it() -> None:
+    assert pull("fp16", card=replace(CARD, compute_capability="5.2")) == (
+        "card has no fp16 in hardware (compute capability 5.2)"
+    )
+    assert pull("fp16", card=replace(CARD, compute_capability="5.3")) == Pull({"precision": "fp16"})
+
+
 def test_settings_of_the_allocator_are_added_to_those_that_there_are() -> None:
     card = replace(CARD, alloc_conf="max_split_size_mb:128")
     assert pull("expandable_segments", card=card) == Pull(
