@@ -63,7 +63,7 @@ WORKLOAD = (
     ),
     _memory("--torch-empty-cache-steps", **_COUNT, help="Empty the cache every n steps, after forward."),
     _optimizer(
-        "--optim", "optimizer", metavar="NAME",
+        "--optim", "--optimizer", "optimizer", metavar="NAME",
         help="The Trainer's name, e.g. adamw_torch_fused, adafactor, adamw_bnb_8bit.",
     ),
     _optimizer("--optim-args", metavar="TEXT", help="As in TrainingArguments, e.g. 'momentum=0.9'."),
@@ -81,7 +81,10 @@ WORKLOAD = (
         "--loop", metavar="LOOP",
         help="trainer; custom: by hand, which keeps the model's outputs; or, to verify it, your own module:function.",
     ),
-    _step("--set-to-none/--no-set-to-none", "zero_grad_set_to_none", default=None, help="What zero_grad does."),
+    _step(
+        "--set-to-none/--no-set-to-none", "--zero-grad-set-to-none/--no-zero-grad-set-to-none", "zero_grad_set_to_none",
+        default=None, help="What zero_grad does.",
+    ),
     _step(
         "--strategy", type=click.Choice(["single", "ddp", "fsdp", "zero1", "zero2", "zero3"]), metavar="KIND",
         help="How GPUs share the work: single, ddp, fsdp, zero1 to zero3. Only single can be probed yet.",

@@ -65,7 +65,7 @@ def free_changes(target: Workload) -> dict[str, str | bool]:
 
 
 def mixed_precision(target: Workload, device: Device) -> str | None:
-    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None``: it has one, or can have none."""
+    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None``: none, or there is one."""
     if target.precision is not Precision.FP32 or target.dtype is not Dtype.FLOAT32:
         return None
     if device.capability < FP16_CAPABILITY:

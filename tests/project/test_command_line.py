@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from memdoctor.cli.main import COMMANDS, memdoctor
+from memdoctor.records import Workload
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"huggingface_hub", "jinja2", "matplotlib", "numpy", "pandas", "pynvml", "torch", "transformers"}
@@ -87,3 +88,12 @@ def test_each_command_file_is_a_command_or_shared_by_them() -> None:
 def test_the_installed_script_calls_the_command_line() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     assert scripts == {"memdoctor": "memdoctor.cli:main"}
+
+
+def test_every_setting_of_a_workload_is_typed_by_its_own_name() -> None:
+    """A change in a report can be typed back as it stands there."""
+    command = memdoctor.get_command(None, "diagnose")  # type: ignore[arg-type]
+    assert command is not None
+    options = {name for option in command.params for name in option.opts}
+    fields = {f"--{name.replace('_', '-')}" for name in Workload.__dataclass_fields__}
+    assert fields - options == {"--evaluate"}  # --eval, as transformers' scripts have it
