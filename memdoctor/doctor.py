@@ -207,7 +207,9 @@ def fit(
         InputError: a card that nobody knows, or a length that the model does not take.
     """
     _check_fittable(case)
-    case = replace(case, tries_gpu=False)
+    if case.tries_gpu:
+        simulated = "simulated and not measured on this machine's card"
+        case = replace(case, tries_gpu=False, assumed=(*case.assumed, simulated))
     target, device = case.workload, case.device
     columns = lengths_of(target, case.facts.max_seq_length, lengths)
     devices = _cards(case, cards)

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from memdoctor.doctor import fit, open_case, probe
+from memdoctor.doctor import fit, open_case
 from memdoctor.errors import UsageError
 from memdoctor.fitting import lengths_of
 from memdoctor.matrix import apply_change
+from memdoctor.measuring import probing
+from memdoctor.probes.pool import TIME_LIMIT
 from memdoctor.records import Backend, Completed, Workload
 
 
@@ -32,16 +34,17 @@ def test_the_edge_of_every_cell_holds(model: str, gpu: str, memory: str, length:
     case = open_case(model, gpu=gpu, memory=memory, seq_length=length)
     found = fit(case, lengths=(length,))
     assert len(found.cells) == 4
-    for cell in found.cells:
-        assert cell.edge is not None
-        largest = cell.edge.largest_batch
-        assert largest is not None
-        for batch, fits in ((largest, True), (largest + 1, False)):
-            workload = apply_change(case.workload, {**cell.change, "batch_size": batch, "seq_length": length})
-            (run,) = probe(replace(case, workload=workload), use_cache=False).runs
-            assert isinstance(run.outcome, Completed) is fits
-            trial = next(trial for trial in cell.edge.trials if trial.batch_size == batch)
-            assert trial.fits is fits
+    changes = [
+        {**cell.change, "seq_length": length, "batch_size": (cell.edge.largest_batch or 0) + more}
+        for cell in found.cells
+        if cell.edge
+        for more in (0, 1)
+    ]
+    workloads = [apply_change(case.workload, change) for change in changes]
+    with probing(case, TIME_LIMIT, None, use_cache=False) as afresh:
+        afresh.simulate(workloads)
+        completed = [isinstance(afresh.best(workload).outcome, Completed) for workload in workloads]
+    assert completed == [True, False] * 4
 
 
 def test_lengths_are_the_usual_ones_that_the_model_takes_and_the_target_s_own() -> None:
