@@ -81,7 +81,12 @@ class Adviser:
         return Advice(levers, checked, evidence, smallest=self._smallest(best, search.smallest()))
 
     def _measured(self, front: Sequence[Found]) -> list[Found]:
-        """What the plan promises, measured where the card of the case is there to measure on."""
+        """What the plan promises, measured where the card of the case is there to measure on.
+
+        Where nothing else was measured the card has no room that is known of: nothing is tried then.
+        """
+        if not self.session.works:
+            return list(front)
         workloads = [self._subject(item.setting.change)[0] for item in front if ALLOC_CONF not in item.setting.change]
         self.session.measure_what_fits(workloads)
         return [self._as_measured(item) for item in front]
