@@ -40,8 +40,6 @@ _TENSORS_A_KERNEL = (110, 64, 48, 36, 30)
 _BLOCKS_A_KERNEL = 320
 _ELEMENTS_A_BLOCK = 65536
 
-Shape = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class _Work:

@@ -6,28 +6,14 @@ from collections.abc import Iterable
 from math import prod
 
 from memdoctor.records import Block, Category
+from memdoctor.rules import reading
 from memdoctor.rules.evidence import STATIC, Evidence
 from memdoctor.units import format_bytes
 
 
 def most_alive(evidence: Evidence, category: Category) -> tuple[Block, ...]:
     """The blocks of a category at the first instant at which it holds most."""
-    timeline = evidence.examination.timeline
-    alive: set[int] = set()
-    held, most = 0, 0
-    best: frozenset[int] = frozenset()
-    pending = False  # a maximum is copied only when it is over
-    for event in timeline.events:
-        if timeline.blocks[event.block].category is not category:
-            continue
-        if event.delta_bytes < 0 and pending:
-            best, pending = frozenset(alive), False
-        held += event.delta_bytes
-        (alive.add if event.delta_bytes > 0 else alive.discard)(event.block)
-        if held > most:
-            most, pending = held, True
-    chosen = alive if pending else best
-    return tuple(timeline.blocks[number] for number in sorted(chosen))
+    return reading.most_alive(evidence.examination.timeline, lambda block: block.category is category)
 
 
 def elements(blocks: Iterable[Block]) -> int:
