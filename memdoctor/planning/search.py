@@ -104,9 +104,7 @@ class Search:
     def _static_state_is_too_large(self) -> bool:
         """Whether the optimizer step alone runs out: then only less state or less trained helps, and that is seldom."""
         (probed,) = self.forecasts.probe([(self.forecasts.target, self.forecasts.device)])
-        uses = phases_of(probed) if probed is not None else ()
-        steps = [use.peak_allocated_bytes for use in uses if use.name == PhaseName.OPTIMIZER]
-        return max(steps, default=0) > self.forecasts.limit_bytes
+        return probed is not None and _optimizer_bytes(probed) > self.forecasts.limit_bytes
 
     def fitting(self) -> tuple[Found, ...]:
         """What was probed and fits."""
@@ -146,7 +144,9 @@ class Search:
         self.forecasts.prepare(whole)
         best = self._first_that_fits(sorted(whole, key=self._preference))
         limit = inf if best is None else self._preference(best.setting)
-        split = [s for s in candidates if self._is_split(s) and self._preference(self._unsplit(s)) < limit]
+        split = [s for s in candidates if self._is_split(s)]
+        if best is not None:
+            split = [setting for setting in split if self._preference(self._unsplit(setting)) < limit]
         self.forecasts.prepare(split)
         better = self._first_that_fits(sorted((s for s in split if self._preference(s) < limit), key=self._preference))
         first = better or best
@@ -198,8 +198,11 @@ class Search:
         known = self.seen.get(self._subject(setting))
         if known is not None:
             return not known.fits
-        failed = (other for other in self.seen.values() if not other.fits)
-        if any(_rest(other.setting) == _rest(setting) and other.setting.batch <= setting.batch for other in failed):
+        failed = [other.setting for other in self.seen.values() if not other.fits]
+        if any(_rest(other) == _rest(setting) and other.batch <= setting.batch for other in failed):
+            return True
+        with_sgd = {**setting.change, "optimizer": SGD}
+        if any(other.change == with_sgd for other in failed):
             return True
         expected = self.forecasts.expect(setting)
         return expected is None or expected.fits is False
@@ -225,14 +228,24 @@ class Search:
         tasks = task_changes(self.forecasts.target)
         lengths = [task for task in tasks if "seq_length" in task]
         next(filter(self._walk_with, (task for task in tasks if task not in lengths)), None)
+        if self.fitting() and self._no_length_fits():
+            return
         if lengths and self._any_fits(lengths[-1]):  # where the shortest does not, none does
             next(filter(self._walk_with, lengths), None)
+
+    def _no_length_fits(self) -> bool:
+        """Whether the optimizer step, which has no length, is too large with all that saves memory."""
+        tried = [self.seen.get(self._subject(setting)) for setting in self._smallest_settings({})]
+        steps = [_optimizer_bytes(found.examination) for found in tried if found is not None]
+        return min(steps, default=0) > self.forecasts.limit_bytes
 
     def _walk_with(self, task: Change) -> bool:
         """Look at all settings with a change of the task, if its smallest fits; whether that does."""
         fits = self._any_fits(task)
         if fits:
-            self._walk([setting for cost in _WITH_COST for setting in self._candidates(cost, task)])
+            candidates = [setting for cost in _WITH_COST for setting in self._candidates(cost, task)]
+            too_much = [found.setting for found in self.seen.values() if self._asked_too_much(found)]
+            self._walk([s for s in candidates if not any(self._asks_for_more(s, other) for other in too_much)])
         return fits
 
     def _any_fits(self, task: Change) -> bool:
@@ -241,21 +254,57 @@ class Search:
     def _smallest_settings(self, task: Change) -> list[Setting]:
         """All that saves memory, with the smallest batch and with the whole, where gradients need not persist.
 
-        Mixed precision can cost, so there is also without; no optimizer has less state than SGD.
+        Mixed precision can cost, so there is also without.
+        """
+        target = self.forecasts.target
+        ends = dict.fromkeys((splits(target)[-1], splits(target)[0]))
+        return [
+            setting_of(target, {**change, **self._evaluation, **task}, self._cost(cost, task), split)
+            for change, cost in self._smallest_structures()
+            for split in ends
+            if change or task or split != splits(target)[0]
+        ]
+
+    def _smallest_structures(self) -> list[tuple[Change, Cost]]:
+        """Those with checkpointing and SGD, where the model and the libraries allow them: no optimizer has less state.
+
+        What they allow is read off the target, whose task is as it is.
         """
         target, device = self.forecasts.target, self.forecasts.device
         made = [part for cost in _WITH_COST for part in structures(target, device, cost, self._free)]
         for wanted in ({"optimizer": SGD}, {"gradient_checkpointing": True}):
-            (probed,) = self.forecasts.probe([apply_to(target, device, {**wanted, **task})])
+            (probed,) = self.forecasts.probe([apply_to(target, device, wanted)])
             with_it = [(change, cost) for change, cost in made if wanted.items() <= change.items()]
             made = with_it if probed is not None and with_it else made
-        ends = dict.fromkeys((splits(target)[-1], splits(target)[0]))
-        return [
-            setting_of(target, {**change, **self._evaluation, **task}, self._cost(cost, task), split)
-            for change, cost in made
-            for split in ends
-            if change or task or split != splits(target)[0]
-        ]
+        return made
+
+    def _asked_too_much(self, found: Found) -> bool:
+        """Whether it fails however the allocator is set."""
+        return peak_of(found.examination).allocated_bytes > self.forecasts.limit_bytes
+
+    def _asks_for_more(self, setting: Setting, other: Setting) -> bool:
+        """Whether it is the other with less of what saves memory; a whole and a split batch say nothing of each other.
+        """
+        alike = self._is_split(setting) == self._is_split(other) and setting.batch >= other.batch
+        return alike and _includes(other, setting)
+
+
+def _optimizer_bytes(examination: Examination) -> int:
+    """The most that is allocated in an optimizer step."""
+    steps = [use.peak_allocated_bytes for use in phases_of(examination) if use.name == PhaseName.OPTIMIZER]
+    return max(steps, default=0)
+
+
+def _includes(smaller: Setting, larger: Setting) -> bool:
+    """Whether ``smaller`` is ``larger`` with nothing but checkpointing or SGD more."""
+    saves = {"gradient_checkpointing": True, "optimizer": SGD}
+    less = {name: value for name, value in _rest(smaller).items() if saves.get(name) != value}
+    more = {
+        name: value
+        for name, value in _rest(_with_plain_allocator(larger)).items()
+        if name not in saves or (name not in smaller.change and saves[name] != value)
+    }
+    return less == more
 
 
 def _with_plain_allocator(setting: Setting) -> Setting:
