@@ -205,6 +205,7 @@ def ran_out_at(examination: Examination) -> RanOutAt | None:
         allocated_bytes=outcome.allocated_bytes,
         reserved_bytes=outcome.reserved_bytes,
         message=_out_of_memory_message(outcome, examination.device),
+        event=outcome.event,
     )
 
 

@@ -155,14 +155,31 @@ def examination_from_json(value: Mapping[str, Any]) -> Examination:
         ValueError: a part is missing, of the wrong type, or does not add up.
     """
     stored = from_json(ExaminationFields, dict(value))
+    return Examination(
+        stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), _checked_timeline(stored.timeline),
+        stored.counters, stored.repeated_micro_steps, stored.work, stored.step_seconds,
+    )  # fmt: skip
+
+
+def timeline_to_json(timeline: Timeline) -> dict[str, Any]:
+    """A timeline as JSON values, by columns."""
+    return to_json(_columns(timeline))
+
+
+def timeline_from_json(value: Any) -> Timeline:
+    """The inverse of :func:`timeline_to_json`.
+
+    Raises:
+        ValueError: a part is missing, of the wrong type, or does not add up.
+    """
+    return _checked_timeline(from_json(TimelineColumns, value))
+
+
+def _checked_timeline(stored: TimelineColumns) -> Timeline:
     try:
-        timeline = _timeline(stored.timeline)
+        return _timeline(stored)
     except IndexError as error:
         raise ValueError("its timeline names a block, text or shape that is not there") from error
-    return Examination(
-        stored.workload, stored.device, stored.provenance, _outcome(stored.outcome), timeline, stored.counters,
-        stored.repeated_micro_steps, stored.work, stored.step_seconds,
-    )  # fmt: skip
 
 
 def _outcome_fields(outcome: Outcome) -> OutcomeFields:

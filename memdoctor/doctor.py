@@ -41,13 +41,14 @@ from memdoctor.records import (
     Examination,
     Fit,
     FitCell,
+    Prediction,
     Scaling,
     Toggle,
     Verification,
     VerificationPlan,
     Workload,
 )
-from memdoctor.scaling import Need, Replayer, aligned, scaling_of
+from memdoctor.scaling import Need, Pair, Replayer, aligned, predictions_at, scaling_of
 from memdoctor.storage import load_examination
 
 __all__ = [
@@ -160,15 +161,19 @@ def diagnose(
         _measure_first(session, [replace(target, batch_size=batch) for batch in SMALL_BATCHES])
         adviser = Adviser(session, target, Clock(rates_of(case.device.name)), replayed_on, also)
         others = [*workloads, *(replace(target, batch_size=batch) for batch in LINES_FROM)]
+        small = [pair[0] for pair in _at_other_lengths(target, changes)]
+        others += small
         session.simulate_on([*((workload, session.case.device) for workload in others), *adviser.subjects()])
         _measure_first(session, [target])
         session.measure_what_fits(workloads)
         best = session.best(target)
         scaling = _scaling(session, target)
+        lengths = _other_lengths(session, target, changes)
         advice = adviser.advise(changes, scaling)
     diagnosis = conclude(_noting(best, [*session.notes(target), *_refused(session, changed)]))
     return replace(
         diagnosis,
+        lengths=lengths,
         levers=advice.levers,
         findings=advice.checked.findings,
         checks_passed=advice.checked.passed,
@@ -286,6 +291,8 @@ def conclude(examination: Examination) -> Diagnosis:
         modules=modules_of(examination),
         tensors=tensors_of(examination),
         counters=counters_of(examination),
+        timeline=examination.timeline,
+        repeated_micro_steps=examination.repeated_micro_steps,
     )
 
 
@@ -323,6 +330,22 @@ def _scaling(session: Probing, workload: Workload) -> Scaling | None:
 
     first = LINES_FROM[0] if aligned(at(LINES_FROM[0]), at(LINES_FROM[1])) else LINES_FROM[1]
     return scaling_of(at(first), at(first + 1), target, replayed_on(target.device))
+
+
+def _other_lengths(session: Probing, target: Workload, changes: Sequence[Change]) -> tuple[Prediction, ...]:
+    """What two probes of each length that was probed beside the target's say of other batches at that length."""
+    pairs = [[session.simulated(workload) for workload in pair] for pair in _at_other_lengths(target, changes)]
+    known = [Pair(one, two) for one, two in pairs if isinstance(one, Examination) and isinstance(two, Examination)]
+    return tuple(item for pair in known for item in predictions_at(pair, replayed_on(pair.next.device)))
+
+
+def _at_other_lengths(target: Workload, changes: Sequence[Change]) -> Iterator[tuple[Workload, Workload]]:
+    """A small batch, and that of the target, at each of the other lengths; none where the target's is as small."""
+    small = replace(target, batch_size=LINES_FROM[1])
+    if target.batch_size > small.batch_size:
+        for change in changes:
+            if change.keys() == {"seq_length"}:
+                yield apply_change(small, change), apply_change(target, change)
 
 
 def replayed_on(device: Device) -> Replayer:

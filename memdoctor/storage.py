@@ -61,8 +61,13 @@ def write_document(path: Path, document: Mapping[str, Any], *, force: bool, priv
         InputError: the file exists (without ``force``), or cannot be written.
     """
     text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    content = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
-    write_bytes(path, content, force=force, private=private)
+    write_content(path, text, force=force, private=private)
+
+
+def write_content(path: Path, content: bytes, *, force: bool, private: bool = False) -> None:
+    """As :func:`write_bytes`; gzipped where the name of ``path`` ends in ``.gz``."""
+    packed = gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
+    write_bytes(path, packed, force=force, private=private)
 
 
 def write_bytes(path: Path, content: bytes, *, force: bool, private: bool = False) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from memdoctor.codec import (
     ExaminationFields,
+    TimelineColumns,
     examination_from_json,
     from_json,
     json_schema,
+    timeline_from_json,
+    timeline_to_json,
     to_json,
 )
 from memdoctor.errors import InputError
@@ -45,7 +48,19 @@ KINDS = ("diagnosis", "examination", "verification", "fit", "explanation")
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     """The whole diagnosis as JSON values; bytes are integers, keys are only ever added."""
-    return {**envelope("diagnosis"), **to_json(diagnosis)}
+    timeline = None if diagnosis.timeline is None else timeline_to_json(diagnosis.timeline)
+    return {**envelope("diagnosis"), **to_json(replace(diagnosis, timeline=None)), "timeline": timeline}
+
+
+def diagnosis_from_json(document: Mapping[str, Any]) -> Diagnosis:
+    """The inverse of :func:`diagnosis_document`.
+
+    Raises:
+        ValueError: a part is missing, of the wrong type, or does not add up.
+    """
+    diagnosis = from_json(Diagnosis, {**document, "timeline": None})
+    stored = document.get("timeline")
+    return diagnosis if stored is None else replace(diagnosis, timeline=timeline_from_json(stored))
 
 
 def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis:
@@ -58,7 +73,7 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     try:
         match document["kind"]:
             case "diagnosis":
-                return from_json(Diagnosis, document)
+                return diagnosis_from_json(document)
             case "examination":
                 return conclude(examination_from_json(document))
     except ValueError as error:
@@ -119,6 +134,10 @@ def schema(kind: str) -> dict[str, Any]:
     }
     if kind == "verification":
         every["passed"] = {"type": "boolean"}
+    if kind == "diagnosis":
+        columns = json_schema(TimelineColumns)
+        made["$defs"] |= columns.pop("$defs")
+        made["properties"]["timeline"] = {"anyOf": [columns, {"type": "null"}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **made,

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["recordings"]  # tests/builders
+
 _FOREIGN = ("MEMDOCTOR_", "PYTORCH_", "CUBLAS_")  # settings of the caller's that would change what is measured
 _COLOUR = ("FORCE_COLOR", "GITHUB_ACTIONS", "NO_COLOR", "PY_COLORS")
 

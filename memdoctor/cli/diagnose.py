@@ -10,6 +10,7 @@ from memdoctor.cli.options import CLAIMS, DEVICE, OUTPUT, PARTS, TOP, asked, opt
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.showing import show_diagnosis
 from memdoctor.cli.workload_options import WORKLOAD
+from memdoctor.records import Diagnosis
 
 
 @click.command("diagnose")
@@ -24,7 +25,7 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     from memdoctor.reports.documents import diagnosis_document
 
     ask = asked(given)
-    check_outputs(ask.outputs, force=ask.force)
+    check_outputs(ask.outputs, Diagnosis, force=ask.force)
     case = doctor.open_case(**ask.case)
     with progress(quiet=ask.quiet) as tell:
         diagnosis = doctor.diagnose(
@@ -35,7 +36,7 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
         print_json(document)
     else:
         show_diagnosis(diagnosis, top=ask.top, details=details, checklist=checklist)
-    write_all(ask.outputs, document, force=ask.force)
+    write_all(ask.outputs, diagnosis, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(
             f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {typed()} -o report.json"

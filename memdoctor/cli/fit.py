@@ -9,6 +9,7 @@ import rich_click as click
 from memdoctor.cli.options import DEVICE, OUTPUT, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
+from memdoctor.records import Fit
 
 USUAL = "usual"
 
@@ -71,7 +72,7 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
 
     _check(effective_batch, lengths, cards, given)
     ask = asked({**given, "top": None})
-    check_outputs(ask.outputs, force=ask.force)
+    check_outputs(ask.outputs, Fit, force=ask.force)
     settings = dict(ask.case)
     plans = cards is None and any(
         said is not None for said in (effective_batch, settings["batch_size"], settings["gradient_accumulation_steps"])
@@ -93,7 +94,7 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
         print_json(document)
     else:
         print_fit(found)
-    write_all(ask.outputs, document, force=ask.force)
+    write_all(ask.outputs, found, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor fit {typed()} -o fit.json")
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import rich_click as click
 
+from memdoctor.cli.output import Output, OutputType
 from memdoctor.cli.workload_options import OF_EVALUATION, POSITIVE
 from memdoctor.records import Attention, Dtype, Loop, Precision, Task
 
@@ -58,8 +58,8 @@ VERBOSE = click.option(
 )
 OUTPUT = (
     _output(
-        "-o", "--output", "outputs", type=click.Path(path_type=Path), multiple=True, metavar="PATH",
-        help="Write here too; the suffix decides the format. Repeatable.",
+        "-o", "--output", "outputs", type=OutputType(), multiple=True, metavar="PATH",
+        help="Write here too; the suffix decides the format, and a folder gets each figure alone. Repeatable.",
     ),
     _output("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there."),
     _output("-f", "--force", is_flag=True, help="Overwrite files."),
@@ -100,7 +100,7 @@ class Asked:
     case: Mapping[str, Any]  # the arguments of doctor.open_case
     time_limit: float
     use_cache: bool
-    outputs: tuple[Path, ...]
+    outputs: tuple[Output, ...]
     as_json: bool
     force: bool
     quiet: bool

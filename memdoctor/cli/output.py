@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from memdoctor.errors import UsageError
 
-JSON_SUFFIXES = (".json", ".gz")
+if TYPE_CHECKING:
+    from memdoctor.reports.formats import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where to write: a file, or a ``folder`` for each figure alone."""
+
+    path: Path
+    folder: bool
+
+    def __str__(self) -> str:
+        """As it was typed."""
+        return f"{self.path}/" if self.folder else str(self.path)
+
+
+class OutputType(click.ParamType[Output]):
+    """A file, or a folder: its name ends in a slash, or it is one and not called like a file."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Output:
+        """What was meant."""
+        path = Path(value)
+        is_one = not path.suffix and os.path.isdir(path)  # noqa: PTH112 - Path's own raises for a name too long
+        return Output(path, value.endswith(("/", os.sep)) or is_one)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -24,34 +51,48 @@ def print_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
-def check_outputs(outputs: Sequence[Path], *, force: bool) -> None:
-    """Refuse before the work what could not be written after it.
+def check_outputs(outputs: Sequence[Output], kind: type, *, force: bool) -> None:
+    """Refuse before the work what could not be written after it, of a report of this ``kind``.
 
     Raises:
-        UsageError: a format that is not there.
+        UsageError: a format that is not there, or not for this kind.
         InputError: a file that exists, or cannot be written.
     """
+    from memdoctor.reports.formats import format_of, suffixes_of
     from memdoctor.storage import check_writable
 
-    for path in outputs:
+    for output in outputs:
+        path = output.path
+        if output.folder:
+            _check_folder(path, kind)
+            continue
         check_writable(path, force=force)
-        if path.suffix not in JSON_SUFFIXES or (path.suffix == ".gz" and path.suffixes[-2:-1] != [".json"]):
+        format_ = format_of(path.name)
+        if format_ is None or kind not in format_.renderers:
+            of_kind = "" if format_ is None else f" of a {kind.__name__.lower()}"
             raise UsageError(
                 f"cannot write {path}",
-                why=f"there is no report format {path.suffix or 'without a suffix'} in this version",
-                hint="a name that ends in .json or .json.gz",
+                why=f"there is no report{of_kind} in the format {path.suffix or 'without a suffix'}",
+                hint=f"a name that ends in {', '.join(suffixes_of(kind))}",
             )
-    if len({path.resolve() for path in outputs}) < len(outputs):
+    if len({output.path.resolve() for output in outputs}) < len(outputs):
         raise UsageError("two outputs are one file", why=f"-o {' -o '.join(map(str, outputs))}")
 
 
-def write_all(outputs: Sequence[Path], document: Mapping[str, Any], *, force: bool) -> None:
-    """Write the document to every path, and say so."""
-    from memdoctor.storage import write_document
+def _check_folder(path: Path, kind: type) -> None:
+    raise UsageError(f"cannot write {path}/", why="there are no figures in this version", hint="-o FILE")
 
-    for path in outputs:
-        write_document(path, document, force=force)
-        click.echo(f"wrote {path}", err=True)
+
+def write_all(outputs: Sequence[Output], report: Report, document: Mapping[str, Any], *, force: bool) -> None:
+    """Write the report to every path, JSON from ``document``, and say so."""
+    from memdoctor.reports.formats import format_of
+    from memdoctor.storage import write_content
+
+    for output in outputs:
+        format_ = format_of(output.path.name)
+        assert format_ is not None  # it was checked
+        write_content(output.path, format_.renderers[type(report)](report, document), force=force)
+        click.echo(f"wrote {output}", err=True)
 
 
 def next_command(text: str) -> None:

@@ -11,7 +11,7 @@ from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.cli.verifying import verify
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
-from memdoctor.records import Backend
+from memdoctor.records import Backend, Diagnosis
 
 
 @click.command("probe")
@@ -46,7 +46,7 @@ def command(
     from memdoctor.reports.terminal import print_diagnosis, print_repeats, print_toggles
 
     ask = asked(given)
-    check_outputs(ask.outputs, force=ask.force)
+    check_outputs(ask.outputs, Diagnosis, force=ask.force)
     case = doctor.open_case(**ask.case)
     changes = [doctor.parse_change(case, text) for text in toggles]
     with progress(quiet=ask.quiet) as tell:
@@ -55,14 +55,14 @@ def command(
         )
     first = found.runs[0]
     document = examination_document(first)
+    diagnosis = replace(doctor.conclude(first), comparisons=found.comparisons, assumed=doctor.assumed_of(case, first))
     if ask.as_json:
         print_json(document)
     else:
-        diagnosis = replace(doctor.conclude(first), comparisons=found.comparisons)
-        print_diagnosis(replace(diagnosis, assumed=doctor.assumed_of(case, first)), top=ask.top)
+        print_diagnosis(diagnosis, top=ask.top)
         print_toggles(found.toggles, first.provenance.mode)
         print_repeats(found.runs)
-    write_all(ask.outputs, document, force=ask.force)
+    write_all(ask.outputs, diagnosis, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         again = typed("--repeat", "--toggle", *(["--backend"] if case.backend is Backend.CPU else []))
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {again}")

@@ -10,7 +10,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import OUTPUT, PARTS, TOP, options
-from memdoctor.cli.output import check_outputs, print_json, write_all
+from memdoctor.cli.output import Output, check_outputs, print_json, write_all
 from memdoctor.cli.showing import show_diagnosis
 from memdoctor.errors import UsageError
 from memdoctor.records import Diagnosis, Fit, Verification
@@ -20,17 +20,17 @@ from memdoctor.records import Diagnosis, Fit, Verification
 @click.argument("file", type=click.Path(path_type=Path))
 @options(OUTPUT, TOP, PARTS)
 def command(
-    file: Path, outputs: tuple[Path, ...], as_json: bool, force: bool, quiet: bool, top: int | None, details: bool,
+    file: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, top: int | None, details: bool,
     checklist: bool,
 ) -> None:  # fmt: skip
     """Render a saved examination, diagnosis, verification or fit again: on the terminal; with -o or --json as JSON."""
     from memdoctor import doctor
     from memdoctor.reports.documents import read_report
 
-    check_outputs(outputs, force=force)
-    if file.resolve() in {path.resolve() for path in outputs}:
+    if file.resolve() in {output.path.resolve() for output in outputs}:
         raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
     report = read_report(file, doctor.conclude)
+    check_outputs(outputs, type(report), force=force)
     if not isinstance(report, Diagnosis):
         _refuse_parts(file, report, {"--top": bool(top), "--details": details, "--checklist": checklist})
     elif (details or checklist) and not report.levers:
@@ -44,7 +44,7 @@ def command(
         print_json(document)
     elif not outputs:
         show()
-    write_all(outputs, document, force=force)
+    write_all(outputs, report, document, force=force)
 
 
 def _refuse_parts(file: Path, report: Verification | Fit, asked: dict[str, bool]) -> None:

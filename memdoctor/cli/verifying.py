@@ -13,7 +13,7 @@ import rich_click as click
 from memdoctor.cli.options import asked
 from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
 from memdoctor.errors import UsageError
-from memdoctor.records import Loop, VerificationPlan
+from memdoctor.records import Loop, Verification, VerificationPlan
 
 EXIT_FAILED = 3
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -38,7 +38,7 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
             hint=f"--loop {_own_loop(loop)}, a function (model, optimizer, batches, gradient_accumulation_steps)",
         )
     ask = asked({**given, "loop": Loop.CUSTOM.value if own else given["loop"]})
-    check_outputs(ask.outputs, force=ask.force)
+    check_outputs(ask.outputs, Verification, force=ask.force)
     case, assumed = dict(ask.case), []
     if case["backend"] in _OF_A_CARD:
         raise click.UsageError(f"--verify-accumulation runs on the CPU, not with --backend {case['backend']}.")
@@ -63,7 +63,7 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
         print_json(document)
     else:
         print_verification(found)
-    write_all(ask.outputs, document, force=ask.force)
+    write_all(ask.outputs, found, document, force=ask.force)
     if not ask.as_json and not ask.quiet:
         again = typed("--json", "-q", "--quiet")
         next_command(

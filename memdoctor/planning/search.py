@@ -283,7 +283,7 @@ class Search:
         return peak_of(found.examination).allocated_bytes > self.forecasts.limit_bytes
 
     def _asks_for_more(self, setting: Setting, other: Setting) -> bool:
-        """Whether it is the other with less of what saves memory; a whole and a split batch say nothing of each other."""
+        """Whether it is the other with less of what saves memory; whole and split batches say nothing of each other."""
         alike = self._is_split(setting) == self._is_split(other) and setting.batch >= other.batch
         return alike and _includes(other, setting)
 

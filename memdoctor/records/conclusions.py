@@ -202,7 +202,7 @@ class Verdict:
 class RanOutAt:
     """Where the step ran out of memory: what was asked for, what the card had left, and what PyTorch would print.
 
-    The figures are those of :class:`memdoctor.records.RanOut`.
+    ``event`` and the figures are those of :class:`memdoctor.records.RanOut`.
     """
 
     step: int
@@ -215,3 +215,4 @@ class RanOutAt:
     allocated_bytes: int | None = None
     reserved_bytes: int | None = None
     message: str = ""
+    event: int | None = None

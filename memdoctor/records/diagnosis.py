@@ -13,6 +13,7 @@ from memdoctor.records.conclusions import (
     ModuleUse,
     Peak,
     PhaseUse,
+    Prediction,
     RanOutAt,
     Scaling,
     TensorGroup,
@@ -20,6 +21,7 @@ from memdoctor.records.conclusions import (
     Verdict,
 )
 from memdoctor.records.examination import Provenance
+from memdoctor.records.timeline import Timeline
 from memdoctor.records.workload import Device, Workload
 
 
@@ -36,7 +38,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All of it; the only thing that a report sees. ``assumed`` names the settings nobody asked for."""
+    """All of it; the only thing that a report sees. ``assumed`` names the settings nobody asked for.
+
+    ``timeline`` is that of the target's own probe, ``None`` in files of memdoctor 0.1; ``repeated_micro_steps`` of each
+    step are not in it, as in the examination. ``lengths`` are predictions for other lengths, at the settings of the
+    target, whose own length is in ``scaling``.
+    """
 
     workload: Workload
     device: Device
@@ -64,6 +71,9 @@ class Diagnosis:
     smallest: Smallest | None = None
     probes: int = 0
     assumed: tuple[str, ...] = field(default=())
+    lengths: tuple[Prediction, ...] = ()
+    timeline: Timeline | None = None
+    repeated_micro_steps: int = 0
 
     @property
     def fits(self) -> bool:

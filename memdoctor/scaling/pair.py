@@ -1,4 +1,4 @@
-"""Two examinations whose batch sizes are one apart: every tensor in them is a line in the batch size."""
+"""Two examinations of different batch sizes: every tensor in them is a line in the batch size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memdoctor.records import Examination, PhaseLine, PhaseUse
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two, and the lines through them."""
+    """The two, the smaller batch first, and the lines through them."""
 
     small: Examination
     next: Examination
 
     def line(self, small_bytes: int, next_bytes: int) -> tuple[int, int]:
         """Fixed bytes and bytes per sample."""
-        each = next_bytes - small_bytes
+        each = (next_bytes - small_bytes) // (self.next.workload.batch_size - self.small.workload.batch_size)
         return small_bytes - self.small.workload.batch_size * each, each
 
     def phase_lines(self) -> tuple[PhaseLine, ...]:

@@ -50,6 +50,12 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     )
 
 
+def predictions_at(pair: Pair, replayed: Replayer) -> tuple[Prediction, ...]:
+    """What a pair says of the batches that the prediction for its larger one looks at, at the pair's own length."""
+    model = model_of(pair, pair.next, replayed)
+    return tuple(model.predict(batch) for batch in _batches(pair.next.workload.batch_size))
+
+
 class Model(Protocol):
     """Says of any batch what a step takes, and whether it fits."""
 

@@ -90,7 +90,6 @@ BAD = {
     "backend-cpu": ((*BASE, "--backend", "cpu"), USAGE, ["does not run on the CPU", "probe --backend cpu"]),
     "output-in-no-folder": ((*BASE, "-o", "nowhere/a.json"), INPUT, ["nowhere"]),
     "output-exists": ((*BASE, "-o", "mine.json"), INPUT, ["mine.json", "-f"]),
-    "output-is-a-folder": ((*BASE, "-o", "folder"), INPUT, ["folder", "directory"]),
     "output-is-a-folder-of-that-suffix": ((*BASE, "-o", "folder.json", "-f"), INPUT, ["folder.json", "directory"]),
     "output-of-300-letters": ((*BASE, "-o", "x" * 300 + ".json"), INPUT, ["cannot write"]),
     "output-of-unknown-suffix": ((*BASE, "-o", "a.xyz"), USAGE, [".xyz", ".json"]),
