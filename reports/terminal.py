@@ -12,21 +12,15 @@ from rich.text import Text
 from memdoctor.levers.wording import in_words
 from memdoctor.records import (
     Diagnosis,
-    Dtype,
     Examination,
-    Loop,
-    Precision,
-    RanOutAt,
-    Scaling,
     TensorGroup,
     Toggle,
-    Workload,
 )
 from memdoctor.reports.advice import advice_lines, most_telling, plan_table
 from memdoctor.reports.agreement import comparison_lines, counter_lines
 from memdoctor.reports.tables import LABEL, clean, console, grid, label, print_labelled, print_table, symbol
-from memdoctor.scaling import LARGEST_BATCH
-from memdoctor.units import MIB, format_bytes
+from memdoctor.reports.wording import growth_with_batch, peak_sum, prediction_beside_probe, setting_of, where_it_ran_out
+from memdoctor.units import format_bytes
 
 MOST_LINES = 25
 _BAR = 14  # columns of the longest bar
@@ -83,11 +77,11 @@ def _fitting_room(diagnosis: Diagnosis, out: Console) -> tuple[_Room, int]:
 def _print_opening(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     headline, _, why = diagnosis.verdict.sentence.partition(": ")
     style = "bold green" if diagnosis.fits else "bold red"
-    print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
+    print_labelled(out, f"{headline}: ", setting_of(diagnosis), style=style)
     if diagnosis.ran_out is not None:
-        print_labelled(out, "where", _ran_out(diagnosis.ran_out))
+        print_labelled(out, "where", where_it_ran_out(diagnosis.ran_out))
     print_labelled(out, "why", why)
-    print_labelled(out, "peak", _peak(diagnosis))
+    print_labelled(out, "peak", peak_sum(diagnosis, symbol("±", "+-")))
     for line in comparison_lines(diagnosis.comparisons):
         print_labelled(out, "beside", line)
     for line in counter_lines(diagnosis.counters):
@@ -102,7 +96,7 @@ def _print_opening(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
 def _print_closing(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     if diagnosis.scaling is not None:
         how = "" if diagnosis.provenance.mode == "simulated" else "simulated: "
-        lines = (how + _growth(diagnosis.scaling), _prediction(diagnosis.scaling))
+        lines = (how + growth_with_batch(diagnosis.scaling), prediction_beside_probe(diagnosis.scaling))
         for label_, line in zip(("batch", ""), lines[: room.batch], strict=False):
             print_labelled(out, label_, line)
     for note in diagnosis.provenance.notes:
@@ -147,72 +141,6 @@ def _lives(run: Examination) -> object:
     return timeline if run.provenance.mode == "simulated" else (timeline.events, timeline.phases)
 
 
-def _setting(diagnosis: Diagnosis) -> str:
-    """What was probed, on what, and how the figures were obtained."""
-    workload, device = diagnosis.workload, diagnosis.device
-    kernels = ", ".join(diagnosis.provenance.attention_kernels)
-    attention = workload.attention.value if workload.attention else f"{kernels} attention"
-    words = [
-        f"{workload.model} ({workload.task.value})", f"batch {workload.batch_size} x {workload.seq_length}",
-        _precision(workload), workload.optimizer,
-        attention if workload.attention is None or kernels == attention else f"{attention} ({kernels})",
-        *_extras(workload, device.alloc_conf), f"on {device.name} with {format_bytes(device.total_bytes)}",
-    ]  # fmt: skip
-    where = " on the CPU" if device.is_cpu else ""
-    return f"{', '.join(words)}; {diagnosis.provenance.mode}{where}"
-
-
-def _precision(workload: Workload) -> str:
-    """``fp16`` is autocast over fp32 weights; weights in 16 bits are named."""
-    if workload.dtype is Dtype.FLOAT32:
-        return workload.precision.value
-    autocast = "" if workload.precision is Precision.FP32 else f" under {workload.precision.value} autocast"
-    return f"{workload.dtype.value} weights{autocast}"
-
-
-def _extras(workload: Workload, alloc_conf: str) -> list[str]:
-    """What is out of the ordinary, in a few words each."""
-    every = f" every {workload.every_n_layers} layers" if workload.every_n_layers > 1 else ""
-    kind = " (reentrant)" if workload.use_reentrant else ""
-    words = {
-        f"checkpointing{every}{kind}": workload.gradient_checkpointing,
-        "padded": workload.padded,
-        f"{workload.gradient_accumulation_steps} micro-batches": workload.gradient_accumulation_steps > 1,
-        f"{workload.forward_passes} forward passes": workload.forward_passes > 1,
-        f"LoRA rank {workload.lora_rank}": workload.lora_rank > 0,
-        f"{', '.join(workload.freeze)} frozen": bool(workload.freeze),
-        f"label smoothing {workload.label_smoothing_factor:g}": workload.label_smoothing_factor > 0,
-        "loop by hand": workload.loop is Loop.CUSTOM,
-        f"evaluating {workload.eval_samples} samples by {workload.eval_batch_size}": workload.evaluate,
-        alloc_conf: bool(alloc_conf),
-    }
-    return [text for text, applies in words.items() if applies]
-
-
-def _ran_out(at: RanOutAt) -> str:
-    """With the figures of PyTorch's message, which is in the JSON."""
-    asked, free = format_bytes(at.segment_bytes or at.requested_bytes), format_bytes(at.free_bytes)
-    place = f"step {at.step}, {at.phase}, {at.module or at.op}: tried to allocate {asked} with {free} free"
-    if at.allocated_bytes is None or at.reserved_bytes is None:
-        return place
-    unallocated = format_bytes(at.reserved_bytes - at.allocated_bytes)
-    return f"{place}; {format_bytes(at.allocated_bytes)} allocated, {unallocated} reserved but unallocated"
-
-
-def _peak(diagnosis: Diagnosis) -> str:
-    peak, device = diagnosis.peak, diagnosis.device
-    if device.is_cpu:
-        tensors, before = format_bytes(peak.allocated_bytes), format_bytes(device.context_bytes)
-        together = format_bytes(peak.allocated_bytes + device.context_bytes)
-        return f"{tensors} of tensors + {before} that the process held before = {together}"
-    context, error = device.context_bytes / MIB, device.context_error_bytes / MIB
-    others = f"+ {format_bytes(device.other_processes_bytes)} of others " if device.other_processes_bytes else ""
-    return (
-        f"{format_bytes(peak.reserved_bytes)} reserved ({format_bytes(peak.allocated_bytes)} allocated) "
-        f"+ context {context:.0f} {symbol('±', '+-')} {error:.0f} MiB {others}= {format_bytes(peak.device_bytes)}"
-    )
-
-
 def _where(diagnosis: Diagnosis, width: int) -> Table:
     """The twelve parts, each with a bar to one scale; in two columns where there is room."""
     parts = list(diagnosis.breakdown.items())
@@ -255,26 +183,6 @@ def _toggles(toggles: Sequence[Toggle], mode: str) -> Table:
             *map(Text, map(clean, (in_words(toggle.change), reserved, effect, where))),
         )
     return table
-
-
-def _prediction(scaling: Scaling) -> str:
-    check = scaling.check
-    first, second = scaling.from_batches
-    return (
-        f"{check.batch_size} from {first} and {second}: {format_bytes(check.predicted_allocated_bytes)} predicted, "
-        f"{format_bytes(check.probed_allocated_bytes)} probed, difference {format_bytes(check.difference_bytes)}"
-    )
-
-
-def _growth(scaling: Scaling) -> str:
-    most = scaling.largest_batch_that_fits
-    in_evaluation = any(p.phase == "evaluation" for p in scaling.predicted if p.batch_size == scaling.check.batch_size)
-    if in_evaluation and most is None:
-        return "no training batch makes evaluation fit: it keeps the predictions of all samples"
-    fits = "no batch fits" if most is None else f"the largest that fits is {most} (predicted)"
-    if most == LARGEST_BATCH:
-        fits = f"even {most:,} fits (predicted)"
-    return f"{format_bytes(scaling.per_sample_bytes)} a sample in that phase; {fits}"
 
 
 def _print_tensors(groups: Sequence[TensorGroup], out: Console) -> None:
