@@ -40,10 +40,10 @@ def plan_table(plan: Sequence[Plan], mode: str) -> Table:
 
 def _costs(entry: Plan, mode: str) -> str:
     probed = "" if entry.mode == mode else entry.mode
-    return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, _time(entry), _COST[entry.cost])))
+    return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, time_of(entry), _COST[entry.cost])))
 
 
-def _time(entry: Plan) -> str:
+def time_of(entry: Plan) -> str:
     """Relative to the target's, marked as an estimate with its band where that is wider than a rounding."""
     ratio, low, high = entry.step_time, entry.step_time_low, entry.step_time_high
     if ratio is None or low is None or high is None:

@@ -32,9 +32,16 @@ def _json(_report: Report, document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
+def _html(report: Diagnosis, document: Document) -> bytes:
+    from memdoctor.reports.html.page import render
+
+    return render(report, document)
+
+
 FORMATS = (
     Format(".json.gz", "JSON, compressed", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
     Format(".json", "JSON", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
+    Format(".html", "HTML", {Diagnosis: _html}),
 )
 """Every format; of two suffixes that a name ends in, the first is meant."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from memdoctor.doctor import conclude
 from memdoctor.records import (
     Attention,
     Block,
@@ -32,7 +35,9 @@ from memdoctor.records import (
     Verdict,
     Workload,
 )
+from memdoctor.reports.documents import read_diagnosis
 
+REPORTS = Path(__file__).parent.parent / "data" / "reports"
 MIB = 1 << 20
 CARD = Device(
     name="Card", total_bytes=1000 * MIB, compute_capability="7.5", context_bytes=100 * MIB,
@@ -126,3 +131,9 @@ def examination() -> Examination:
         (SegmentEvent(0, 2 * MIB),),
     )
     return Examination(TARGET, CARD, PROVENANCE, Completed(), timeline)
+
+
+@pytest.fixture(scope="session")
+def real() -> Diagnosis:
+    """A diagnosis that was made by the command that stands beside it, with something in every part."""
+    return read_diagnosis(REPORTS / "bert-base-64-t4.json.gz", conclude)
