@@ -18,6 +18,7 @@ from memdoctor.records import (
 )
 from memdoctor.reports.advice import advice_lines, most_telling, plan_table
 from memdoctor.reports.agreement import comparison_lines, counter_lines
+from memdoctor.reports.palette import COLOURS
 from memdoctor.reports.tables import LABEL, clean, console, grid, label, print_labelled, print_table, symbol
 from memdoctor.reports.wording import growth_with_batch, peak_sum, prediction_beside_probe, setting_of, where_it_ran_out
 from memdoctor.units import format_bytes
@@ -27,10 +28,6 @@ _BAR = 14  # columns of the longest bar
 _SHORTEST_BAR = 5  # of which one can still read something
 _PART = 34  # columns of a part: name, size and the space around them
 _TWO_COLUMNS = 78  # from this width on, parts stand side by side
-_STYLES = {
-    "parameters": "blue", "gradients": "cyan", "optimizer_state": "magenta", "activations": "yellow",
-    "free": "green",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ def _where(diagnosis: Diagnosis, width: int) -> Table:
 def _part(name: str, size: int, parts: Sequence[tuple[str, int]], bar: int) -> tuple[Text, Text, Text]:
     largest = max(abs(size) for _, size in parts)
     filled = round(bar * abs(size) / largest) if largest else 0
-    style = "red" if size < 0 else _STYLES.get(name, "white")
+    style = "red" if size < 0 else COLOURS.get(name, "green")
     return Text(name.replace("_", " ")), Text(format_bytes(size)), Text(symbol("█", "#") * filled, style=style)
 
 
