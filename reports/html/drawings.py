@@ -8,6 +8,10 @@ from typing import Any
 from markupsafe import Markup
 
 from memdoctor.records import Diagnosis
+from memdoctor.reports.charts.batch_map import BatchMap, batch_map_of
+from memdoctor.reports.html.svg.capacity import capacity_bar
+from memdoctor.reports.html.svg.modules import modules_icicle
+from memdoctor.reports.html.svg.timeline import timeline_chart, timeline_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +22,16 @@ class Drawings:
     timeline: Markup | None = None
     timeline_data: Any = None
     modules: Markup | None = None
-    batches: Markup | None = None
+    batches: BatchMap | None = None
     segments: Markup | None = None
 
 
 def drawings_of(diagnosis: Diagnosis) -> Drawings:
     """Draw them."""
-    return Drawings()
+    return Drawings(
+        capacity=capacity_bar(diagnosis),
+        timeline=timeline_chart(diagnosis),
+        timeline_data=timeline_data(diagnosis),
+        modules=modules_icicle(diagnosis),
+        batches=batch_map_of(diagnosis),
+    )

@@ -30,8 +30,8 @@ from memdoctor.units import format_bytes
 
 _HERE = Path(__file__).parent
 MOST_ROWS = 250  # of a table of modules or tensors: the rest is in the JSON
-_SCRIPTS = ("report.js",)
-_STYLES = ("report.css",)
+_SCRIPTS = ("report.js", "uPlot.iife.min.js", "timeline.js")
+_STYLES = ("report.css", "uPlot.min.css")
 
 
 def render(diagnosis: Diagnosis, _document: Mapping[str, Any]) -> bytes:

@@ -69,6 +69,15 @@ def opened(browser: Any, file: Path) -> Iterator[Callable[..., Any]]:
     assert [url for url in asked if url != file.as_uri() and not url.startswith("data:")] == []
 
 
+def until(page: Any, holds: str) -> None:
+    """Wait until this is true in the page. Playwright's own way needs ``eval``, which the page forbids."""
+    for _ in range(100):
+        if page.evaluate(holds):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {holds}")
+
+
 def size(width: int) -> dict[str, int]:
     """A window of this width."""
     return {"width": width, "height": 900}
@@ -119,11 +128,46 @@ def test_the_tensors_are_filtered_and_sorted(opened: Callable[..., Any], real: D
     assert head.get_attribute("aria-sort") == "ascending"
 
 
+def test_the_timeline_zooms_by_mouse_and_by_buttons(opened: Callable[..., Any]) -> None:
+    page = opened(viewport=size(1440))
+    shown = "document.querySelector('#peak').style.left"
+    before = page.evaluate(shown)
+    page.get_by_role("button", name="zoom in").press("Enter")
+    until(page, f"{shown} !== '{before}'")
+    page.get_by_role("button", name="all", exact=True).click()
+    until(page, f"{shown} === '{before}'")
+    page.locator("#timeline-chart .u-over").scroll_into_view_if_needed()
+    over = page.locator("#timeline-chart .u-over").bounding_box()
+    page.mouse.move(over["x"] + 100, over["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(over["x"] + over["width"] - 100, over["y"] + 50, steps=5)
+    page.mouse.up()
+    until(page, f"{shown} !== '{before}'")
+
+
+def test_what_is_alive_is_told_at_every_instant(opened: Callable[..., Any]) -> None:
+    page = opened(viewport=size(1440))
+    told = page.locator("#timeline-chart [role=status]")
+    assert "activations 18.59 GiB" in told.inner_text()  # at the peak, before anybody points
+    page.locator("#timeline-chart .u-over").hover(position={"x": 3, "y": 50})
+    until(page, "document.querySelector('#timeline-chart [role=status]').textContent.includes('setup')")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_click_on_the_peak_leads_to_its_tensors(opened: Callable[..., Any], scripts: bool) -> None:
+    page = opened(viewport=size(1440), java_script_enabled=scripts)
+    page.locator("#peak" if scripts else "#timeline-chart svg.wide a.peak circle").click()
+    if scripts:
+        until(page, "document.activeElement.id === 'peak-tensors'")
+    else:
+        assert page.url.endswith("#peak-tensors")
+
+
 def test_a_patch_is_copied(opened: Callable[..., Any]) -> None:
     page = opened(permissions=["clipboard-read", "clipboard-write"])
     block = page.locator("#todo details[open] .copied").first
     block.locator("button").click()
-    page.wait_for_function("document.querySelector('#todo .copied button').textContent !== 'Copy'")
+    until(page, "document.querySelector('#todo .copied button').textContent !== 'Copy'")
     assert block.locator("button").inner_text() in ("Copied", "Selected")
 
 
