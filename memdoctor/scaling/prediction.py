@@ -30,12 +30,12 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     batch = target.workload.batch_size
     check = predict(batch)
     probed = peak_of(target)
-    line = max((line for line in lines if line.name == check.phase), key=lambda line: _at(line, batch))
+    each = model.allocated(batch + 1) - check.allocated_bytes
     return Scaling(
         method=model.method,
         from_batches=(small.workload.batch_size, next_.workload.batch_size),
-        per_sample_bytes=line.per_sample_bytes,
-        fixed_bytes=line.fixed_bytes,
+        per_sample_bytes=each,
+        fixed_bytes=check.allocated_bytes - batch * each,
         phases=lines,
         predicted=tuple(predict(size) for size in _batches(batch)),
         largest_batch_that_fits=_largest(model.fits),
@@ -57,6 +57,10 @@ class Model(Protocol):
 
     def predict(self, batch: int) -> Prediction:
         """What a step at this batch takes."""
+        ...
+
+    def allocated(self, batch: int) -> int:
+        """The most bytes that are allocated in it."""
         ...
 
     def fits(self, batch: int) -> bool:
@@ -88,8 +92,11 @@ class _PhaseModel:
             phase=highest.name, fits=self.fits(batch),
         )  # fmt: skip
 
+    def allocated(self, batch: int) -> int:
+        return max(_at(line, batch) for line in self._lines)
+
     def fits(self, batch: int) -> bool:
-        return max(_at(line, batch) for line in self._lines) + self._overhead <= self._limit
+        return self.allocated(batch) + self._overhead <= self._limit
 
 
 def _at(line: PhaseLine, batch: int) -> int:
