@@ -14,7 +14,7 @@ from memdoctor.levers.wording import in_words
 from memdoctor.matrix import SMALL_BATCHES
 from memdoctor.records import Category, Change, ChecklistStep, Examination, PhaseName, Plan
 from memdoctor.rules import Evidence
-from memdoctor.rules.accumulating import stops
+from memdoctor.rules.accumulating import never_accumulates, stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -189,6 +189,8 @@ def _after_all(evidence: Evidence, plan: Sequence[Plan]) -> ChecklistStep:
     batch, wanted = workload.batch_size, workload.batch_size * workload.gradient_accumulation_steps
     if evidence.fits:
         said = f"Not needed: the batch of {batch} fits"
+    elif never := never_accumulates(workload):
+        said = f"It cannot: {never}"
     elif one is not None and runs(one):
         said = _can(evidence, plan, wanted)
     else:

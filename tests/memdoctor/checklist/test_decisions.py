@@ -108,3 +108,20 @@ def test_several_gpus_share_what_the_strategy_divides(holding: Holding) -> None:
     assert decided(holding(sizes, world_size=2, strategy="ddp"), GPUS).answer == "yes, 2: DDP"
     sharded = decided(holding(sizes, world_size=2, strategy="zero2"), GPUS)
     assert (sharded.answer, sharded.why.split(";")[0]) == ("yes, 2: zero2", "it divides 3.00 KiB by 2, not probed")
+
+
+@pytest.mark.parametrize(
+    ("capability", "answer"), [("5.2", "in use: bf16"), ("7.5", "not bf16: fp16"), ("8.0", "in use: bf16")]
+)
+def test_a_bf16_that_is_emulated_is_no_answer(holding: Holding, capability: str, answer: str) -> None:
+    target = holding({"activations": 5_000}, precision=Precision.BF16)
+    decision = decided(replace(target, device=replace(target.device, compute_capability=capability)), PRECISION)
+    assert decision.answer == answer
+
+
+def test_what_updates_in_backward_accumulates_nothing(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=12, optimizer="lomo")
+    decision = decided(target, ACCUMULATION, scaling=scaling(6))
+    assert (decision.answer, decision.why.split(",")[0]) == (
+        "accumulation cannot help", "lomo updates the weights in every backward pass",
+    )  # fmt: skip
