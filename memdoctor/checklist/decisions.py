@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memdoctor.checklist.asking import in_hardware
-from memdoctor.checklist.looking import moved, probed, reserved
+from memdoctor.checklist.looking import moved, probed, reserved, too_many
 from memdoctor.records import Change, Decision, Dtype, Precision
 from memdoctor.rules import Evidence
 from memdoctor.rules.accumulating import never_accumulates, stops
@@ -75,6 +75,8 @@ def _accumulation(evidence: Evidence) -> Decision:
     if smaller is None:
         why = f"{most} a device is predicted to fit, but {stopped}"
         return Decision(question=question, answer="accumulation cannot help by itself", why=why)
+    if another := too_many(batch * steps, smaller, most):
+        return Decision(question=question, answer="yes, with another effective batch", why=another)
     largest = "the largest that divides" if stopped is None else "the largest that fits when accumulated, and divides"
     return Decision(
         question=question,

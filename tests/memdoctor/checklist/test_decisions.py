@@ -125,3 +125,18 @@ def test_what_updates_in_backward_accumulates_nothing(holding: Holding) -> None:
     assert (decision.answer, decision.why.split(",")[0]) == (
         "accumulation cannot help", "lomo updates the weights in every backward pass",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batch", "answer", "why"),
+    [
+        (257, "yes, with another effective batch", "257 micro-batches, and the plan tries 256 at most"),
+        (257, "yes, with another effective batch", "100 a device is predicted to fit, so 85 x 3 = 255 would"),
+        (251, "yes: accumulate 251", "1 x 251 x 1 = 251"),
+    ],
+)
+def test_an_effective_batch_with_few_divisors(holding: Holding, batch: int, answer: str, why: str) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=batch)
+    decision = decided(target, ACCUMULATION, scaling=scaling(100))
+    assert decision.answer == answer
+    assert why in decision.why
