@@ -35,6 +35,9 @@ def _precision(evidence: Evidence) -> Decision:
         return Decision(question=question, answer=f"in use: {workload.precision.value}", why=f"{card}{effect}")
     if kind is None:
         return Decision(question=question, answer="no: skip it", why=f"{card}, and {why}")
+    lever = evidence.lever(kind.value)
+    if lever is not None and lever.status == "not probed":  # the optimizer or the model does not take it
+        return Decision(question=question, answer="no", why=lever.sentence)
     effect = _effect(evidence, {"precision": kind.value}, in_use=False)
     return Decision(question=question, answer=f"yes: {kind.value}", why=f"{card}, and {why}{effect}")
 

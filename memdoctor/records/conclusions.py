@@ -129,8 +129,8 @@ class Scaling:
     ``method`` says how: ``event by event`` where the steps at the two batch sizes ``from_batches`` are the same
     sequence of events (every event's size is then a line in the batch size, and the prediction is replayed
     through the allocator), else ``phase by phase`` (each phase's peak is taken as a line). ``per_sample_bytes`` is what
-    one sample more than the target's adds to the predicted peak, where other tensors can be alive than at the peak of
-    a small batch, whose lines are in ``phases``; ``fixed_bytes`` is the rest of the target's.
+    a sample takes of the tensors alive at the target's peak, which can be others than at the peak of a small batch,
+    whose lines are in ``phases``; ``fixed_bytes`` is the rest of the target's peak.
     """
 
     method: str

@@ -30,7 +30,7 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     batch = target.workload.batch_size
     check = predict(batch)
     probed = peak_of(target)
-    each = model.allocated(batch + 1) - check.allocated_bytes
+    each = model.each(batch)
     return Scaling(
         method=model.method,
         from_batches=(small.workload.batch_size, next_.workload.batch_size),
@@ -59,8 +59,8 @@ class Model(Protocol):
         """What a step at this batch takes."""
         ...
 
-    def allocated(self, batch: int) -> int:
-        """The most bytes that are allocated in it."""
+    def each(self, batch: int) -> int:
+        """What a sample takes at the peak of this batch."""
         ...
 
     def fits(self, batch: int) -> bool:
@@ -92,11 +92,11 @@ class _PhaseModel:
             phase=highest.name, fits=self.fits(batch),
         )  # fmt: skip
 
-    def allocated(self, batch: int) -> int:
-        return max(_at(line, batch) for line in self._lines)
+    def each(self, batch: int) -> int:
+        return max(self._lines, key=lambda line: _at(line, batch)).per_sample_bytes
 
     def fits(self, batch: int) -> bool:
-        return self.allocated(batch) + self._overhead <= self._limit
+        return max(_at(line, batch) for line in self._lines) + self._overhead <= self._limit
 
 
 def _at(line: PhaseLine, batch: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memdoctor.checklist import decisions_of
+from memdoctor.levers import KINDS, not_probed
 from memdoctor.records import Decision, Dtype, Examination, Precision, PredictionCheck, Scaling
 from memdoctor.rules import evidence_of
 
@@ -140,3 +141,9 @@ def test_an_effective_batch_with_few_divisors(holding: Holding, batch: int, answ
     decision = decided(target, ACCUMULATION, scaling=scaling(100))
     assert decision.answer == answer
     assert why in decision.why
+
+
+def test_a_precision_that_the_optimizer_does_not_take_is_no_answer(holding: Holding) -> None:
+    lever = not_probed(next(kind for kind in KINDS if kind.name == "fp16"), "optimizer 'lomo' does not train in fp16")
+    decision = decided(holding({"activations": 5_000}, optimizer="lomo"), PRECISION, levers=(lever,))
+    assert (decision.answer, decision.why) == ("no", "optimizer 'lomo' does not train in fp16")
