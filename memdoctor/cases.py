@@ -23,6 +23,7 @@ from memdoctor.units import format_bytes, parse_bytes
 REFERENCE_GPU = "T4"
 DEFAULT_SEQ_LENGTH = 512
 MEMORY = "--memory "  # before the size that was asked for, in the source of a device
+MOST_MICRO_BATCHES = 10_000  # their inputs are made and counted one by one: some minutes
 MOST_TOKENS = 2**24  # 128 MiB of token ids; a hundredth of it fills a card of 80 GB with BERT-base
 
 
@@ -190,6 +191,12 @@ def _workload(
     longest = facts.max_seq_length
     said_length = said.setdefault("seq_length", min(default_seq_length, longest or default_seq_length))
     _check_size(facts, said.get("batch_size", 1), said_length)
+    if (steps := said.get("gradient_accumulation_steps", 1)) > MOST_MICRO_BATCHES:
+        raise InputError(
+            f"a step of {steps:,} micro-batches takes too long to probe",
+            why=f"the inputs of each are made and counted, and it stops at {MOST_MICRO_BATCHES:,}",
+            hint="fewer: what accumulates takes the same, and the inputs of each a little more",
+        )
     if said.get("strategy", "single") != "single" or said.get("world_size", 1) != 1:
         raise InputError(
             "several GPUs cannot be probed yet",

@@ -12,6 +12,9 @@ SMALL_BATCHES = (1, 2)
 LENGTHS = (128, 256, 512)
 BF16_CAPABILITY = (8, 0)  # the first with bf16 tensor cores
 FP16_CAPABILITY = (5, 3)  # the first that computes in fp16 (CUDA programming guide, arithmetic instructions)
+UPDATES_IN_BACKWARD = ("lomo", "adalomo")
+"""Optimizers whose ``fused_backward`` updates the weights with each micro-batch, so that nothing accumulates
+(accelerate, ``Accelerator.lomo_backward``)."""
 ALLOC_CONF = "cuda_alloc_conf"  # of a change: settings of the allocator, which are the device's
 
 

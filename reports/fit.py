@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from rich.console import Console
@@ -36,7 +36,7 @@ def _answer(fit: Fit) -> tuple[str, bool]:
     if fit.cards:
         return _answer_of_cards(fit)
     if fit.wanted is not None:
-        return _answer_of_wanted(fit.wanted)
+        return _answer_of_wanted(fit.wanted, fit.cells)
     length = max(cell.seq_length for cell in fit.cells)
     at = [cell for cell in fit.cells if cell.seq_length == length]
     as_given, best = at[0], max(at, key=_largest)
@@ -48,13 +48,26 @@ def _answer(fit: Fit) -> tuple[str, bool]:
     return f"Largest batch at {length} tokens {words}", True
 
 
-def _answer_of_wanted(wanted: Wanted) -> tuple[str, bool]:
+def _answer_of_wanted(wanted: Wanted, cells: Sequence[FitCell]) -> tuple[str, bool]:
     batch = f"Effective batch {wanted.effective_batch} at {wanted.seq_length} tokens"
     if wanted.fits:
         return f"{batch} fits as it is", True
     if wanted.plan:
         return f"{batch} fits with {in_words(wanted.plan[0].change)}", True
+    as_given = (cell for cell in cells if not cell.change and cell.seq_length == wanted.seq_length)
+    largest = max(map(_largest, as_given), default=0)
+    if near := _near(wanted.effective_batch, largest):
+        return f"{batch} does not fit in as few micro-batches as are tried, but batch {largest} does: {near}", False
     return f"{batch} does not fit, whatever was changed", False
+
+
+def _near(wanted: int, largest: int) -> str:
+    """The effective batch below one with few divisors that as few batches as can be make up; empty where it is that."""
+    if not largest:
+        return ""
+    steps = -(-wanted // largest)
+    part = wanted // steps
+    return f"{part} x {steps} = {part * steps} is near" if part * steps != wanted else ""
 
 
 def _answer_of_cards(fit: Fit) -> tuple[str, bool]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from memdoctor.checklist.asking import in_hardware
-from memdoctor.checklist.looking import moved, probed, reserved
+from memdoctor.checklist.looking import moved, probed, reserved, too_many
 from memdoctor.records import Change, Decision, Dtype, Precision
 from memdoctor.rules import Evidence
-from memdoctor.rules.accumulating import stops
+from memdoctor.rules.accumulating import never_accumulates, stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -25,13 +25,19 @@ def _precision(evidence: Evidence) -> Decision:
     if workload.dtype is not Dtype.FLOAT32:
         why = f"the weights are {workload.dtype.value} already, and autocast has little left to cast"
         return Decision(question=question, answer="skip it", why=why)
+    kind, why = in_hardware(device.capability)
+    if workload.precision is Precision.BF16 and kind is Precision.FP16:
+        effect = _effect(evidence, {"precision": kind.value}, in_use=False)
+        return Decision(question=question, answer="not bf16: fp16", why=f"{card}, and {why}{effect}")
     if workload.precision is not Precision.FP32:
         other: Change = {"precision": Precision.FP32.value}
         effect = _effect(evidence, other, in_use=True)
         return Decision(question=question, answer=f"in use: {workload.precision.value}", why=f"{card}{effect}")
-    kind, why = in_hardware(device.capability)
     if kind is None:
         return Decision(question=question, answer="no: skip it", why=f"{card}, and {why}")
+    lever = evidence.lever(kind.value)
+    if lever is not None and lever.status == "not probed":  # the optimizer or the model does not take it
+        return Decision(question=question, answer="no", why=lever.sentence)
     effect = _effect(evidence, {"precision": kind.value}, in_use=False)
     return Decision(question=question, answer=f"yes: {kind.value}", why=f"{card}, and {why}{effect}")
 
@@ -59,6 +65,8 @@ def _accumulation(evidence: Evidence) -> Decision:
     whole = f"{batch} x {steps} x {gpus} = {batch * steps * gpus}"
     if evidence.fits:
         return Decision(question=question, answer="no: nothing to accumulate", why=f"the wanted batch fits: {whole}")
+    if never := never_accumulates(workload):
+        return Decision(question=question, answer="accumulation cannot help", why=never)
     most = evidence.scaling.largest_batch_that_fits if evidence.scaling else None
     if most is None:
         return Decision(question=question, answer="accumulation cannot help", why="no batch fits as the rest is")
@@ -70,6 +78,8 @@ def _accumulation(evidence: Evidence) -> Decision:
     if smaller is None:
         why = f"{most} a device is predicted to fit, but {stopped}"
         return Decision(question=question, answer="accumulation cannot help by itself", why=why)
+    if another := too_many(batch * steps, smaller, most):
+        return Decision(question=question, answer="yes, with another effective batch", why=another)
     largest = "the largest that divides" if stopped is None else "the largest that fits when accumulated, and divides"
     return Decision(
         question=question,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from memdoctor.analysis import breakdown_of, peak_of
 from memdoctor.matrix import ALLOC_CONF
+from memdoctor.planning.settings import MOST_MICRO_BATCHES
 from memdoctor.records import Change, Completed, Examination
 from memdoctor.rules import Evidence
 from memdoctor.rules.evidence import STATIC
@@ -72,3 +73,19 @@ def moved(before: int, after: int) -> str:
 def told(sentences: Iterable[str]) -> str:
     """Those that say something, one after another, each with its full stop."""
     return " ".join(f"{sentence}." for sentence in sentences if sentence)
+
+
+def too_many(wanted: int, divisor: int, most: int) -> str:
+    """Of an effective batch with few divisors, how near one comes that needs fewer micro-batches; empty for others.
+
+    ``divisor`` is its largest part that fits, ``most`` the largest batch that is predicted to.
+    """
+    steps = -(-wanted // most)
+    if wanted // divisor <= MOST_MICRO_BATCHES or steps > MOST_MICRO_BATCHES:
+        return ""
+    part = wanted // steps
+    return (
+        f"{divisor} is the largest that fits and divides {wanted}: {wanted // divisor} micro-batches, and the plan "
+        f"tries {MOST_MICRO_BATCHES} at most; {most} a device is predicted to fit, so {part} x {steps} = "
+        f"{part * steps} would"
+    )

@@ -8,13 +8,13 @@ from memdoctor.analysis import breakdown_of
 from memdoctor.checklist.asking import FALLBACK, MICRO, ONE, half, minimal, unchecked
 from memdoctor.checklist.causes import Cause, cause_of
 from memdoctor.checklist.holders import always, at_batch, holders
-from memdoctor.checklist.looking import made, moved, probed, reserved, runs, takes, told
+from memdoctor.checklist.looking import made, moved, probed, reserved, runs, takes, told, too_many
 from memdoctor.levers.kinds import ACCUMULATED
 from memdoctor.levers.wording import in_words
 from memdoctor.matrix import SMALL_BATCHES
 from memdoctor.records import Category, Change, ChecklistStep, Examination, PhaseName, Plan
 from memdoctor.rules import Evidence
-from memdoctor.rules.accumulating import stops
+from memdoctor.rules.accumulating import never_accumulates, stops
 from memdoctor.rules.several_gpus.strategies import sharded_bytes
 from memdoctor.units import format_bytes
 
@@ -189,6 +189,8 @@ def _after_all(evidence: Evidence, plan: Sequence[Plan]) -> ChecklistStep:
     batch, wanted = workload.batch_size, workload.batch_size * workload.gradient_accumulation_steps
     if evidence.fits:
         said = f"Not needed: the batch of {batch} fits"
+    elif never := never_accumulates(workload):
+        said = f"It cannot: {never}"
     elif one is not None and runs(one):
         said = _can(evidence, plan, wanted)
     else:
@@ -205,6 +207,10 @@ def _after_all(evidence: Evidence, plan: Sequence[Plan]) -> ChecklistStep:
 def _can(evidence: Evidence, plan: Sequence[Plan], wanted: int) -> str:
     """Batch 1 runs; whether several micro-batches of it do, by themselves or with what the plan changes beside."""
     stopped = stops(evidence, 1)
+    most = evidence.scaling.largest_batch_that_fits if evidence.scaling else None
+    divisor = max(size for size in range(1, (most or 1) + 1) if wanted % size == 0)
+    if stopped is None and most and (another := too_many(wanted, divisor, most)):
+        return f"It can, with another effective batch: {another}"
     if stopped is None:
         return f"It can: smaller micro-batches make up an effective batch of {wanted}"
     helped = next((entry for entry in plan if entry.fits and "gradient_accumulation_steps" in entry.change), None)

@@ -57,6 +57,9 @@ def _sentence(kind: LeverKind, without: Examination, with_: Examination, phase: 
         return _why_nothing(kind, without, with_, phase, lowered)
     if saved < 0:
         return f"costs {format_bytes(-saved)}: {_moved(without, with_)}"
+    if saved < NOTHING and in_use < 0:
+        effect = f"saves nothing: what is reserved stays at {format_bytes(then.reserved_bytes)}, and more is allocated"
+        return f"{effect}, {format_bytes(-in_use)}: {_moved(without, with_)}"
     if saved < NOTHING:
         effect = f"saves nothing of what is reserved, {format_bytes(peak.reserved_bytes)}, and of what is allocated"
         return f"{effect} {format_bytes(in_use)}: {_moved(without, with_)}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY
+from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY, UPDATES_IN_BACKWARD
 from memdoctor.records import Attention, Change, Cost, Device, Dtype, Precision, Workload
 
 FUSED = "adamw_torch_fused"
@@ -82,6 +82,8 @@ def _optimizer(name: str) -> Callable[[Workload, Device], Pull | str]:
 
 
 def _accumulation(workload: Workload, device: Device) -> Pull | str:
+    if workload.optimizer in UPDATES_IN_BACKWARD:
+        return f"{workload.optimizer} updates the weights in every backward pass: nothing is accumulated"
     if workload.gradient_accumulation_steps > 1:
         return Pull({"gradient_accumulation_steps": 1}, in_use=True)
     return Pull({"gradient_accumulation_steps": ACCUMULATED})

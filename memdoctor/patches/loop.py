@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memdoctor.matrix import UPDATES_IN_BACKWARD
 from memdoctor.patches.edit import Edit, snippet
 from memdoctor.patches.optimizers import optimizer_lines
 from memdoctor.records import Precision, Task, Workload
@@ -15,7 +16,6 @@ OF_THE_LOOP = frozenset({
 """Fields that are said inside the loop, which is then written whole."""
 
 _AUTOCAST = {Precision.FP16: "float16", Precision.BF16: "bfloat16"}
-_STEP_IN_BACKWARD = ("lomo", "adalomo")  # their step is a part of backward, which is another loop
 # Tasks whose loss is one cross entropy over logits and labels of the same positions.
 _SMOOTHED = (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION, Task.MASKED_LM)
 
@@ -51,7 +51,7 @@ def _checkpointing(edit: Edit) -> str:
 
 def _writable(after: Workload) -> bool:
     smoothed = after.label_smoothing_factor > 0 and after.task not in _SMOOTHED
-    return not smoothed and after.optimizer not in _STEP_IN_BACKWARD
+    return not smoothed and after.optimizer not in UPDATES_IN_BACKWARD  # theirs is another loop
 
 
 def _loop(after: Workload) -> Iterator[str]:

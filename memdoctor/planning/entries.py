@@ -9,8 +9,8 @@ from memdoctor.analysis import breakdown_of, peak_of
 from memdoctor.levers.wording import in_words
 from memdoctor.planning.clock import Clock
 from memdoctor.planning.search import Found
-from memdoctor.planning.settings import ORDER, intrusion
-from memdoctor.records import Change, Examination, Plan, Ratio
+from memdoctor.planning.settings import ORDER, intrusion, task_changes
+from memdoctor.records import Change, Examination, Plan, Ratio, Workload
 from memdoctor.units import format_bytes
 
 MOST_ENTRIES = 6
@@ -32,14 +32,16 @@ class Writer:
     def front(self, found: Sequence[Found]) -> tuple[Found, ...]:
         """The settings on the front of peak, time, cost and number of changes, in the order of the checklist.
 
-        Of one structure, only the split of the batch that is ranked first.
+        What changes the task most comes last, however fast it is: a shorter text always is. Of one structure, only the
+        split of the batch that is ranked first.
         """
-        ranked = sorted(((item, self.entry(item)) for item in found), key=lambda pair: _rank(pair[1]))
+        target = self.target.workload
+        ranked = sorted(((item, self.entry(item)) for item in found), key=lambda pair: _rank(pair[1], target))
         best: dict[tuple[object, ...], tuple[Found, Plan]] = {}
         for item, entry in ranked:
             best.setdefault(_structure(entry.change), (item, entry))
         made = list(best.values())
-        front = [item for item, entry in made if not any(_dominates(other, entry) for _, other in made)]
+        front = [item for item, entry in made if not any(_dominates(other, entry, target) for _, other in made)]
         return tuple(front[:MOST_ENTRIES])
 
     def entry(self, found: Found) -> Plan:
@@ -90,18 +92,26 @@ def _time_in_words(ratio: Ratio, kind: str) -> str:
     return f"{ratio.value:.2f} x the step time ({kind}{band})"
 
 
-def _rank(entry: Plan) -> tuple[int, float]:
-    return ORDER.index(entry.cost), (entry.step_time or 1.0) * (1 + intrusion(entry.change))
+def _rank(entry: Plan, target: Workload) -> tuple[int, int, float]:
+    cost, task = _price(entry, target)
+    return cost, task, (entry.step_time or 1.0) * (1 + intrusion(entry.change))
 
 
-def _dominates(other: Plan, entry: Plan) -> bool:
+def _dominates(other: Plan, entry: Plan, target: Workload) -> bool:
     """No worse in anything, and better in something; or simpler, and hardly worse."""
-    ours, theirs = _measures(entry), _measures(other)
+    ours, theirs = (_price(plan, target) + _measures(plan) for plan in (entry, other))
     if all(b <= a for a, b in zip(ours, theirs, strict=True)):
         return ours != theirs
-    simpler = theirs[0] <= ours[0] and theirs[2] <= ours[2] and (theirs[0], theirs[2]) != (ours[0], ours[2])
-    return simpler and theirs[1] <= HARDLY_SLOWER * ours[1] and theirs[3] <= HARDLY_LARGER * ours[3]
+    simpler = all(b <= a for a, b in zip(ours[:3], theirs[:3], strict=True)) and theirs[:3] != ours[:3]
+    return simpler and theirs[3] <= HARDLY_SLOWER * ours[3] and theirs[4] <= HARDLY_LARGER * ours[4]
 
 
-def _measures(entry: Plan) -> tuple[int, float, float, int]:
-    return ORDER.index(entry.cost), entry.step_time or 1.0, intrusion(entry.change), entry.peak.reserved_bytes
+def _price(entry: Plan, target: Workload) -> tuple[int, int]:
+    """What it costs, and how much it changes the task: which of the changes of the task it has, the least first."""
+    kinds = enumerate(task_changes(target), start=1)
+    task = next((place for place, change in kinds if change.items() <= entry.change.items()), 0)
+    return ORDER.index(entry.cost), task
+
+
+def _measures(entry: Plan) -> tuple[float, float, int]:
+    return intrusion(entry.change), entry.step_time or 1.0, entry.peak.reserved_bytes

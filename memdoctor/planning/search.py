@@ -72,11 +72,20 @@ class Search:
     _evaluation: Change = field(init=False)
 
     def __post_init__(self) -> None:
-        """Free changes are those that the model allows; what evaluation needs is asked of its own phase."""
+        """Free changes are those that the model allows and that take no more: fused attention can, as the math kernel.
+
+        What evaluation needs is asked of its own phase.
+        """
         target, device = self.forecasts.target, self.forecasts.device
         free = free_changes(replace(target, attention=self.attention))
-        probed = self.forecasts.probe([apply_to(target, device, {name: value}) for name, value in free.items()])
-        self._free = {name: value for (name, value), one in zip(free.items(), probed, strict=True) if one is not None}
+        changed = [apply_to(target, device, {name: value}) for name, value in free.items()]
+        (as_it_is, *probed) = self.forecasts.probe([(target, device), *changed])
+        most = inf if as_it_is is None else peak_of(as_it_is).allocated_bytes
+        self._free = {
+            name: value
+            for (name, value), one in zip(free.items(), probed, strict=True)
+            if one is not None and peak_of(one).allocated_bytes <= most
+        }
         self._evaluation = next(filter(self._lets_evaluation_fit, EVALUATION), EVALUATION[-1])
 
     def _lets_evaluation_fit(self, change: Change) -> bool:

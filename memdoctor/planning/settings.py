@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from memdoctor.levers.kinds import ADAFACTOR, EIGHT_BIT, EMBEDDINGS, EXPANDABLE, FOREACH, FUSED, LORA_RANK, SGD
-from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY, apply_to
+from memdoctor.matrix import ALLOC_CONF, BF16_CAPABILITY, FP16_CAPABILITY, UPDATES_IN_BACKWARD, apply_to
 from memdoctor.records import Attention, Change, Cost, Device, Dtype, Precision, Workload
 
 ORDER: tuple[Cost, ...] = ("none", "time", "numerics", "task")
@@ -65,8 +65,12 @@ def free_changes(target: Workload) -> dict[str, str | bool]:
 
 
 def mixed_precision(target: Workload, device: Device) -> str | None:
-    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None``: none, or there is one."""
-    if target.precision is not Precision.FP32 or target.dtype is not Dtype.FLOAT32:
+    """The autocast type for this card: bf16 where it is in hardware, else fp16; ``None``: none, or there is one.
+
+    A bf16 that the card has to emulate, without fused attention, is none.
+    """
+    emulated = target.precision is Precision.BF16 and device.capability < BF16_CAPABILITY
+    if not (emulated or target.precision is Precision.FP32) or target.dtype is not Dtype.FLOAT32:
         return None
     if device.capability < FP16_CAPABILITY:
         return None
@@ -76,8 +80,10 @@ def mixed_precision(target: Workload, device: Device) -> str | None:
 def splits(target: Workload) -> tuple[tuple[int, int], ...]:
     """Per-device batches with the micro-batches that keep the effective batch, largest batch first.
 
-    There are at most :data:`MOST_MICRO_BATCHES` of them.
+    There are at most :data:`MOST_MICRO_BATCHES` of them. An optimizer that updates in backward keeps none.
     """
+    if target.optimizer in UPDATES_IN_BACKWARD:
+        return ((target.batch_size, target.gradient_accumulation_steps),)
     whole = target.batch_size * target.gradient_accumulation_steps
     smaller = [
         batch for batch in range(1, target.batch_size) if whole % batch == 0 and whole // batch <= MOST_MICRO_BATCHES

@@ -128,8 +128,9 @@ class Scaling:
 
     ``method`` says how: ``event by event`` where the steps at the two batch sizes ``from_batches`` are the same
     sequence of events (every event's size is then a line in the batch size, and the prediction is replayed
-    through the allocator), else ``phase by phase`` (each phase's peak is taken as a line). ``fixed_bytes`` and
-    ``per_sample_bytes`` are those of the phase that is the target's peak.
+    through the allocator), else ``phase by phase`` (each phase's peak is taken as a line). ``per_sample_bytes`` is what
+    a sample takes of the tensors alive at the target's peak, which can be others than at the peak of a small batch,
+    whose lines are in ``phases``; ``fixed_bytes`` is the rest of the target's peak.
     """
 
     method: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memdoctor.analysis import peak_of
-from memdoctor.records import Change, Completed, Examination
+from memdoctor.matrix import UPDATES_IN_BACKWARD
+from memdoctor.records import Change, Completed, Examination, Workload
 from memdoctor.rules.evidence import Evidence
 from memdoctor.units import format_bytes
 
@@ -35,6 +36,13 @@ class Split:
         return (
             f"{what} takes {format_bytes(self.reserved_bytes)} and does not fit: gradients persist from one to the next"
         )
+
+
+def never_accumulates(workload: Workload) -> str:
+    """Why micro-batches make up no effective batch with this optimizer; empty where they do."""
+    if workload.optimizer not in UPDATES_IN_BACKWARD:
+        return ""
+    return f"{workload.optimizer} updates the weights in every backward pass, so micro-batches make up no larger batch"
 
 
 def stops(evidence: Evidence, batch: int) -> Split | None:

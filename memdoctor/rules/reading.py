@@ -7,7 +7,7 @@ from math import prod
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Block, Change, Examination, Lever, PhaseName, TensorGroup, Timeline
-from memdoctor.rules.accumulating import stops
+from memdoctor.rules.accumulating import never_accumulates, stops
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.rule import Remedy, Threshold
 from memdoctor.units import format_bytes
@@ -92,9 +92,10 @@ def left(evidence: Evidence, remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
 def possible(evidence: Evidence, remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
     """The remedies that are for a card of this compute capability; all on the CPU, which has none.
 
-    Those that accumulate are not, where batch 1 was probed not to fit several times over.
+    Those that accumulate are not, where batch 1 was probed not to fit several times over or the optimizer never does.
     """
-    here, stopped = capability(evidence), not evidence.fits and stops(evidence, 1) is not None
+    never = bool(never_accumulates(evidence.workload))
+    here, stopped = capability(evidence), never or (not evidence.fits and stops(evidence, 1) is not None)
     able = [each for each in remedies if evidence.device.is_cpu or each.since <= here < each.before]
     return tuple(each for each in able if not (each.accumulates and stopped))
 

@@ -78,6 +78,13 @@ class EventModel:
             phase=phase_of(self._timeline, at).name.value, fits=need.fits,
         )  # fmt: skip
 
+    def each(self, batch: int) -> int:
+        """What a sample takes of the tensors that are alive at its peak; kernels' own memory is none of a sample."""
+        alive: set[int] = set()
+        for event in self._timeline.events[: self._needed(batch)[1] + 1]:
+            (alive.add if event.delta_bytes > 0 else alive.discard)(event.block)
+        return sum(self._tensors[block][1] for block in alive if block in self._tensors)
+
     def fits(self, batch: int) -> bool:
         """Whether it fits the target's card."""
         return self._needed(batch)[2].fits

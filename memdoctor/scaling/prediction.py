@@ -30,12 +30,12 @@ def scaling_of(small: Examination, next_: Examination, target: Examination, repl
     batch = target.workload.batch_size
     check = predict(batch)
     probed = peak_of(target)
-    line = max((line for line in lines if line.name == check.phase), key=lambda line: _at(line, batch))
+    each = model.each(batch)
     return Scaling(
         method=model.method,
         from_batches=(small.workload.batch_size, next_.workload.batch_size),
-        per_sample_bytes=line.per_sample_bytes,
-        fixed_bytes=line.fixed_bytes,
+        per_sample_bytes=each,
+        fixed_bytes=check.allocated_bytes - batch * each,
         phases=lines,
         predicted=tuple(predict(size) for size in _batches(batch)),
         largest_batch_that_fits=_largest(model.fits),
@@ -63,6 +63,10 @@ class Model(Protocol):
 
     def predict(self, batch: int) -> Prediction:
         """What a step at this batch takes."""
+        ...
+
+    def each(self, batch: int) -> int:
+        """What a sample takes at the peak of this batch."""
         ...
 
     def fits(self, batch: int) -> bool:
@@ -93,6 +97,9 @@ class _PhaseModel:
             batch_size=batch, seq_length=self._seq_length, allocated_bytes=_at(highest, batch), reserved_bytes=None,
             phase=highest.name, fits=self.fits(batch),
         )  # fmt: skip
+
+    def each(self, batch: int) -> int:
+        return max(self._lines, key=lambda line: _at(line, batch)).per_sample_bytes
 
     def fits(self, batch: int) -> bool:
         return max(_at(line, batch) for line in self._lines) + self._overhead <= self._limit

@@ -1,4 +1,4 @@
-"""Whether a case is to be measured: on this machine's own card, as it is, and only there."""
+"""Whether a case is to be measured: on this machine's own card, as it is, and only there; and how much of a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memdoctor.cases import Case, open_case
-from memdoctor.errors import UsageError
+from memdoctor.errors import InputError, UsageError
 from memdoctor.records import Backend
 
 Pretend = Callable[..., ModuleType]
@@ -58,3 +58,10 @@ def test_without_nvml_only_who_insists_gets_a_gpu(pretend_gpus: Pretend) -> None
     pretend_gpus()
     assert not case().tries_gpu
     assert case(backend="gpu").tries_gpu
+
+
+def test_a_step_of_more_micro_batches_than_a_probe_makes_is_refused() -> None:
+    most = case(gpu="T4", backend="simulated", gradient_accumulation_steps=10_000)
+    assert most.workload.gradient_accumulation_steps == 10_000
+    with pytest.raises(InputError, match="a step of 10,001 micro-batches takes too long to probe"):
+        case(gpu="T4", backend="simulated", gradient_accumulation_steps=10_001)

@@ -127,6 +127,26 @@ def test_the_line_is_that_of_the_phase_of_the_targets_peak(step: Step) -> None:
     assert (large.fixed_bytes, large.per_sample_bytes) == (2_000, 140)
 
 
+def test_a_sample_takes_what_it_adds_where_the_target_has_its_peak(new_recording: Callable[[], Any]) -> None:
+    """Backward of few samples peaks at its end, with 5,000 B of gradients; of many at its start."""
+
+    def at(batch: int) -> Examination:
+        tape = new_recording()
+        tape.phase(1, "forward")
+        kept = tape.birth(SAMPLE * batch)
+        tape.phase(1, "backward")
+        tape.death(tape.birth(PASSING * batch, "temporaries"))
+        tape.death(kept)
+        tape.birth(5_000, "gradients")
+        made: Examination = tape.examination(batch_size=batch)
+        return made
+
+    few, many = (scaling_of(at(2), at(3), at(batch), asked) for batch in (8, 40))
+    assert (few.fixed_bytes, few.per_sample_bytes) == (5_000, 0)
+    assert (many.fixed_bytes, many.per_sample_bytes) == (0, 140)
+    assert {(line.name, line.per_sample_bytes) for line in many.phases} >= {("backward", 0)}
+
+
 def test_every_phase_has_its_line(step: Step) -> None:
     assert scaling_of(step(1), step(2), step(8), asked).phases == (
         PhaseLine(step=0, name="setup", fixed_bytes=1_000, per_sample_bytes=0),

@@ -196,3 +196,22 @@ def test_an_edge_that_was_not_probed_on_both_sides_is_none(largest: int | None, 
     made = tuple(Trial(batch_size=batch, fits=fits, peak=peak(GIB)) for batch, fits in trials.items())
     with pytest.raises(ValueError, match="was not found"):
         Edge(largest_batch=largest, predicted_batch=5, capped=False, trials=made)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        (997, "does not fit in as few micro-batches as are tried, but batch 12 does: 11 x 84 = 924 is near"),
+        (24, "does not fit, whatever was changed"),
+    ],
+)
+def test_an_effective_batch_with_few_divisors_is_not_said_to_fit_never(
+    capsys: pytest.CaptureFixture[str], wanted: int, answer: str
+) -> None:
+    asked = Wanted(
+        effective_batch=wanted, batch_size=wanted, gradient_accumulation_steps=1, seq_length=512, fits=False,
+        peak=peak(11 * GIB),
+    )  # fmt: skip
+    cells = (FitCell(change={}, seq_length=512, edge=edge(12)),)
+    print_fit(replace(TABLE, cells=cells, wanted=asked))
+    assert answer in " ".join(capsys.readouterr().out.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memdoctor.matrix import UPDATES_IN_BACKWARD
 from memdoctor.records import Category, Finding
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.lever_effects import probed_effects, still_open
@@ -22,7 +23,7 @@ LEAST_SHARE = Threshold(
 def check(evidence: Evidence) -> Finding | None:
     """Freezing or LoRA leaves few gradients, and what is kept for backward is most of the peak."""
     name = evidence.workload.optimizer
-    if name in ("lomo", "adalomo") or name.endswith("_layerwise"):  # gradients come and go one by one
+    if name in UPDATES_IN_BACKWARD or name.endswith("_layerwise"):  # gradients come and go one by one
         return None
     total, trained = parameters_of(evidence), trained_of(evidence)
     activations, peak = evidence.breakdown.activations, evidence.peak.allocated_bytes

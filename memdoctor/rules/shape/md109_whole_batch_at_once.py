@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memdoctor.analysis import peak_of
 from memdoctor.records import Completed, Finding
-from memdoctor.rules.accumulating import stops
+from memdoctor.rules.accumulating import never_accumulates, stops
 from memdoctor.rules.evidence import Evidence
 from memdoctor.rules.reading import varied
 from memdoctor.rules.rule import Need, Remedy, Rule, Threshold
@@ -24,6 +24,8 @@ def check(evidence: Evidence) -> Finding | None:
     workload = evidence.workload
     batch, gpus = workload.batch_size, workload.world_size
     if evidence.fits or workload.gradient_accumulation_steps > 1 or batch < LEAST_BATCH.value:
+        return None
+    if never_accumulates(workload):
         return None
     smaller = varied(evidence, "batch_size")
     probed = {size for size, found in smaller.items() if isinstance(found.outcome, Completed)}

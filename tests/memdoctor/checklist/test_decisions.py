@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memdoctor.checklist import decisions_of
+from memdoctor.levers import KINDS, not_probed
 from memdoctor.records import Decision, Dtype, Examination, Precision, PredictionCheck, Scaling
 from memdoctor.rules import evidence_of
 
@@ -108,3 +109,41 @@ def test_several_gpus_share_what_the_strategy_divides(holding: Holding) -> None:
     assert decided(holding(sizes, world_size=2, strategy="ddp"), GPUS).answer == "yes, 2: DDP"
     sharded = decided(holding(sizes, world_size=2, strategy="zero2"), GPUS)
     assert (sharded.answer, sharded.why.split(";")[0]) == ("yes, 2: zero2", "it divides 3.00 KiB by 2, not probed")
+
+
+@pytest.mark.parametrize(
+    ("capability", "answer"), [("5.2", "in use: bf16"), ("7.5", "not bf16: fp16"), ("8.0", "in use: bf16")]
+)
+def test_a_bf16_that_is_emulated_is_no_answer(holding: Holding, capability: str, answer: str) -> None:
+    target = holding({"activations": 5_000}, precision=Precision.BF16)
+    decision = decided(replace(target, device=replace(target.device, compute_capability=capability)), PRECISION)
+    assert decision.answer == answer
+
+
+def test_what_updates_in_backward_accumulates_nothing(holding: Holding) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=12, optimizer="lomo")
+    decision = decided(target, ACCUMULATION, scaling=scaling(6))
+    assert (decision.answer, decision.why.split(",")[0]) == (
+        "accumulation cannot help", "lomo updates the weights in every backward pass",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batch", "answer", "why"),
+    [
+        (257, "yes, with another effective batch", "257 micro-batches, and the plan tries 256 at most"),
+        (257, "yes, with another effective batch", "100 a device is predicted to fit, so 85 x 3 = 255 would"),
+        (251, "yes: accumulate 251", "1 x 251 x 1 = 251"),
+    ],
+)
+def test_an_effective_batch_with_few_divisors(holding: Holding, batch: int, answer: str, why: str) -> None:
+    target = holding({"activations": 12_000}, fits=False, batch_size=batch)
+    decision = decided(target, ACCUMULATION, scaling=scaling(100))
+    assert decision.answer == answer
+    assert why in decision.why
+
+
+def test_a_precision_that_the_optimizer_does_not_take_is_no_answer(holding: Holding) -> None:
+    lever = not_probed(next(kind for kind in KINDS if kind.name == "fp16"), "optimizer 'lomo' does not train in fp16")
+    decision = decided(holding({"activations": 5_000}, optimizer="lomo"), PRECISION, levers=(lever,))
+    assert (decision.answer, decision.why) == ("no", "optimizer 'lomo' does not train in fp16")

@@ -94,3 +94,17 @@ def test_less_than_a_mebibyte_is_nothing(step: Callable[..., Examination], saved
 def test_what_was_not_probed_has_its_reason() -> None:
     lever = not_probed(kind("sharding"), "one GPU")
     assert (lever.status, lever.sentence, lever.peak, lever.saves_bytes) == ("not probed", "one GPU", None, None)
+
+
+def test_more_that_is_allocated_in_what_was_reserved_is_no_saving(step: Callable[..., Examination]) -> None:
+    lever = effect_of(
+        kind("accumulation"),
+        Pull({"gradient_accumulation_steps": 2}),
+        step(60, 10, overhead=40),
+        step(80, 10, overhead=20),
+    )
+    assert lever.saves_bytes == 0
+    assert lever.sentence == (
+        "saves nothing: what is reserved stays at 100.00 MiB, and more is allocated, 20.00 MiB: activations "
+        "+20.00 MiB, allocator overhead -20.00 MiB"
+    )

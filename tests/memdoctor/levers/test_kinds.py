@@ -81,3 +81,9 @@ def test_settings_of_the_allocator_are_added_to_those_that_there_are() -> None:
     )
     set_ = replace(CARD, alloc_conf="expandable_segments:True")
     assert pull("expandable_segments", card=set_) == Pull({"cuda_alloc_conf": ""}, in_use=True)
+
+
+@pytest.mark.parametrize("optimizer", ["lomo", "adalomo"])
+def test_what_updates_in_backward_accumulates_nothing(optimizer: str) -> None:
+    found = pull("accumulation", replace(TARGET, optimizer=optimizer))
+    assert found == f"{optimizer} updates the weights in every backward pass: nothing is accumulated"

@@ -111,3 +111,12 @@ def test_what_changes_more_stands_behind_where_the_time_is_nearly_the_same(write
     eight_bit = found({"optimizer": "adamw_bnb_8bit"}, "numerics", timed(5_000, 1.0))
     plain = found({"optimizer": "sgd"}, "numerics", timed(4_000, 0.98))
     assert writer.front([plain, eight_bit]) == (eight_bit, plain)
+
+
+def test_the_least_change_of_the_task_comes_first_however_fast_a_shorter_text_is(writer: Writer, timed: Any) -> None:
+    target = replace(writer.target, workload=replace(writer.target.workload, seq_length=512))
+    of_512 = replace(writer, target=target)
+    quarter = found({**FP16, "seq_length": 128}, "task", timed(2_000, 0.1))
+    half = found({**FP16, "seq_length": 256}, "task", timed(4_000, 0.3))
+    frozen = found({**FP16, "freeze": ("*embeddings*",)}, "task", timed(8_000, 0.9))
+    assert of_512.front([quarter, half, frozen]) == (frozen, half, quarter)

@@ -16,13 +16,14 @@ from memdoctor.planning.settings import (
     ORDER,
     SMALLER_OPTIMIZERS,
     expandable,
+    mixed_precision,
     setting_of,
     splits,
     structures,
     task_changes,
     worst,
 )  # fmt: skip
-from memdoctor.records import Attention, Cost, Workload
+from memdoctor.records import Attention, Cost, Precision, Workload
 
 TARGET = Workload(model="by-hand", batch_size=16, seq_length=512, attention=Attention.SDPA)
 
@@ -151,3 +152,34 @@ def test_pages_are_offered_where_the_user_has_not_decided(world: Callable[..., A
     assert (change is None) == ("expandable" in conf)
     if change is not None:
         assert change == {"cuda_alloc_conf": ",".join(filter(None, (conf, "expandable_segments:True")))}
+
+
+@pytest.mark.parametrize(("capability", "precision"), [("5.2", None), ("7.5", "fp16"), ("8.0", None)])
+def test_a_bf16_that_the_card_emulates_gives_way_to_fp16(
+    world: Callable[..., Any], capability: str, precision: str | None
+) -> None:
+    card = replace(world(90_000).device, compute_capability=capability)
+    assert mixed_precision(replace(TARGET, precision=Precision.BF16), card) == precision
+    assert mixed_precision(replace(TARGET, precision=Precision.FP16), card) is None
+
+
+@pytest.mark.parametrize("optimizer", ["lomo", "adalomo"])
+def test_an_optimizer_that_updates_in_backward_has_its_batch_not_split(optimizer: str) -> None:
+    assert splits(replace(TARGET, optimizer=optimizer)) == ((16, 1),)
+
+
+@pytest.mark.parametrize(("more", "planned"), [(0, True), (1, False)])
+def test_a_free_change_that_takes_more_is_none(world: Callable[..., Any], more: int, planned: bool) -> None:
+    """Fused attention does, where it falls back to the math kernel."""
+    here = world(90_000)
+    target = replace(TARGET, attention=Attention.EAGER)
+    usual = here.forecasts(target)
+
+    def probe(subjects: Any) -> Any:
+        dearer = [
+            (replace(w, seq_length=w.seq_length + more * (w.attention is Attention.SDPA)), d) for w, d in subjects
+        ]
+        return usual.probe(dearer)
+
+    search = Search(replace(usual, probe=probe), Clock(None), Attention.EAGER)
+    assert any("attention" in item.setting.change for item in search.run()) is planned

@@ -61,3 +61,11 @@ def test_a_part_that_does_not_fit_several_times_over_is_none(holding: Any, evide
     several = holding({"activations": 9_500}, fits=False, gradient_accumulation_steps=4)
     assert RULE.check(evidence(too_large(holding), probes=[one, (four, holding({"activations": 8_900}))])) is not None
     assert RULE.check(evidence(too_large(holding), probes=[one, (four, several)])) is None
+
+
+@pytest.mark.parametrize(("optimizer", "fires"), [("sgd", True), ("lomo", False), ("adalomo", False)])
+def test_what_updates_in_backward_makes_up_no_batch(
+    holding: Any, evidence: Any, scaling: Any, optimizer: str, fires: bool
+) -> None:
+    finding = RULE.check(evidence(too_large(holding, optimizer=optimizer), scaling=scaling(largest=6)))
+    assert (finding is not None) is fires
