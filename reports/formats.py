@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memdoctor.records import Diagnosis, Fit, Verification
+from memdoctor.records import Diagnosis, Difference, Fit, Verification
 
-Report = Diagnosis | Fit | Verification
+Report = Diagnosis | Difference | Fit | Verification
 """What commands write to files."""
 Document = Mapping[str, Any]
 Renderer = Callable[[Any, Document], bytes]
@@ -32,9 +32,11 @@ def _json(_report: Report, document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
+_EVERY = (Diagnosis, Difference, Fit, Verification)
+
 FORMATS = (
-    Format(".json.gz", "JSON, compressed", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
-    Format(".json", "JSON", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
+    Format(".json.gz", "JSON, compressed", dict.fromkeys(_EVERY, _json)),
+    Format(".json", "JSON", dict.fromkeys(_EVERY, _json)),
 )
 """Every format; of two suffixes that a name ends in, the first is meant."""
 

@@ -139,6 +139,28 @@ def _modules(a: Iterable[ModuleUse], b: Iterable[ModuleUse]) -> tuple[ModuleGrow
     return tuple(sorted(found, key=lambda module: (-abs(module.delta_bytes), module.path)))
 
 
+def layers_together(modules: Iterable[ModuleGrowth]) -> tuple[ModuleGrowth, ...]:
+    """The modules with those that differ only in the number of their layer as one, the largest difference first."""
+    paths: dict[str, list[ModuleGrowth]] = {}
+    for module in modules:
+        paths.setdefault(alike(module.path), []).append(module)
+    found = [_together(path, members) for path, members in paths.items()]
+    return tuple(sorted(found, key=lambda module: (-abs(module.delta_bytes), module.path)))
+
+
+def _together(path: str, members: list[ModuleGrowth]) -> ModuleGrowth:
+    by_category: Counter[str] = Counter()
+    for member in members:
+        by_category.update(member.by_category)
+    return ModuleGrowth(
+        path=path if len(members) > 1 else members[0].path,
+        a_bytes=sum(member.a_bytes for member in members),
+        b_bytes=sum(member.b_bytes for member in members),
+        delta_bytes=sum(member.delta_bytes for member in members),
+        by_category={name: delta for name, delta in by_category.items() if delta},
+    )
+
+
 _Kind = tuple[Category, str, str]  # and module, op
 _Form = tuple[str, tuple[int, ...]]  # dtype and shape
 

@@ -145,8 +145,9 @@ class Difference:
     @property
     def same_memory(self) -> bool:
         """Not a byte differs: in no part, phase, module and tensor."""
-        unlike = [growth for growth in (*self.figures, *self.parts, *self.phases) if growth.delta_bytes != 0]
-        return not (unlike or self.modules or self.tensors)
+        deltas = [growth.delta_bytes for growth in (*self.figures, *self.parts)]
+        deltas += [-1 if phase.delta_bytes is None else phase.delta_bytes for phase in self.phases]
+        return not (any(deltas) or self.modules or self.tensors)
 
     @property
     def same(self) -> bool:
