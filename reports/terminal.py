@@ -83,7 +83,7 @@ def _fitting_room(diagnosis: Diagnosis, out: Console) -> tuple[_Room, int]:
 def _print_opening(diagnosis: Diagnosis, room: _Room, out: Console) -> None:
     headline, _, why = diagnosis.verdict.sentence.partition(": ")
     style = "bold green" if diagnosis.fits else "bold red"
-    print_labelled(out, f"{headline}: ", _setting(diagnosis), style=style)
+    print_labelled(out, f"{headline}: ", setting_in_words(diagnosis), style=style)
     if diagnosis.ran_out is not None:
         print_labelled(out, "where", _ran_out(diagnosis.ran_out))
     print_labelled(out, "why", why)
@@ -147,7 +147,7 @@ def _lives(run: Examination) -> object:
     return timeline if run.provenance.mode == "simulated" else (timeline.events, timeline.phases)
 
 
-def _setting(diagnosis: Diagnosis) -> str:
+def setting_in_words(diagnosis: Diagnosis) -> str:
     """What was probed, on what, and how the figures were obtained."""
     workload, device = diagnosis.workload, diagnosis.device
     kernels = ", ".join(diagnosis.provenance.attention_kernels)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import rich_click as click
 
-from memdoctor.cli.options import OUTPUT, POSITIVE, options
+from memdoctor.cli.options import OUTPUT, options
 from memdoctor.cli.output import Output, check_outputs, next_command, print_json, write_all
+from memdoctor.cli.workload_options import POSITIVE
 from memdoctor.errors import UsageError
 from memdoctor.records import Difference
 
