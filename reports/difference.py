@@ -10,11 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from memdoctor.difference import in_words, layers_together, signed, tensors_in_words
+from memdoctor.names import cut
 from memdoctor.records import Difference, Growth, ModuleGrowth, PhaseGrowth, Setting, Side, TensorGrowth
 from memdoctor.reports.tables import clean, console, grid, label, print_labelled
 from memdoctor.units import format_bytes
 
 MOST_LINES = 25
+_NAME = 40  # characters of a name at most, where several are on a line
 SHOWN_FIGURES = ("allocated", "reserved", "device", "headroom")
 
 
@@ -73,9 +75,9 @@ def side_in_words(side: Side) -> str:
     work, how = side.workload, side.provenance
     fits = "fits" if side.fits else "does not fit"
     return (
-        f"{side.name}: {work.model} ({work.task.value}), batch {work.batch_size} x {work.seq_length}, "
-        f"{work.precision.value}, on {side.device.name}, {fits}, peak in {side.peak.phase} of step {side.peak.step}; "
-        f"{how.mode}, torch {how.torch}, transformers {how.transformers}"
+        f"{cut(side.name, _NAME)}: {cut(work.model, _NAME)} ({work.task.value}), batch {work.batch_size} x {work.seq_length}, "
+        f"{work.precision.value}, on {cut(side.device.name, _NAME)}, {fits}, peak in {side.peak.phase} of step "
+        f"{side.peak.step}; {how.mode}, torch {cut(how.torch, _NAME)}, transformers {cut(how.transformers, _NAME)}"
     )
 
 
@@ -97,8 +99,8 @@ def phase_in_words(phase: PhaseGrowth) -> str:
 
 def tensors_line(growth: TensorGrowth) -> str:
     """One line: the difference, what the tensors are, where they are from, and what they were."""
-    operator = growth.op.removeprefix("aten.").partition(".")[0]
-    where = f"{growth.module}, {operator}" if growth.module else operator
+    operator = cut(growth.op.removeprefix("aten.").partition(".")[0])
+    where = f"{cut(growth.module)}, {operator}" if growth.module else operator
     category = growth.category.value.replace("_", " ")
     return f"{signed(growth.delta_bytes)} {category} ({where}): {tensors_in_words(growth)}"
 
@@ -145,7 +147,7 @@ def _phase_row(phase: PhaseGrowth) -> _Row:
 
 
 def _module_row(module: ModuleGrowth) -> _Row:
-    return module.path or "(no module)", module.a_bytes, module.b_bytes, module.delta_bytes
+    return cut(module.path) or "(no module)", module.a_bytes, module.b_bytes, module.delta_bytes
 
 
 def _print_top(difference: Difference, top: int, out: Console) -> None:
@@ -158,5 +160,5 @@ def _print_top(difference: Difference, top: int, out: Console) -> None:
 
 
 def _module_line(module: ModuleGrowth) -> Iterator[str]:
-    yield f"{signed(module.delta_bytes)} {module.path or '(no module)'}: "
+    yield f"{signed(module.delta_bytes)} {cut(module.path) or '(no module)'}: "
     yield ", ".join(f"{name.replace('_', ' ')} {signed(delta)}" for name, delta in module.by_category.items())

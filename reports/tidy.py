@@ -1,11 +1,12 @@
 """Reports as one tidy table in CSV: a row a figure, in long form. docs/reports.md has the columns.
 
-Within one ``kind`` all rows say the same sort of thing; bytes are whole numbers. Spreadsheets take text that begins like
-a formula for one, so such text begins with an apostrophe.
+Within one ``kind`` all rows say the same sort of thing; bytes are whole numbers. Spreadsheets take text that begins
+like a formula for one, so such text begins with an apostrophe.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from memdoctor.levers.wording import in_words
 from memdoctor.records import Breakdown, Category, Diagnosis, Difference, Edge, Fit, Peak, Plan, Verification
 
 DIAGNOSIS_COLUMNS = (
-    "kind", "name", "category", "bytes", "step", "count", "dtype", "shape", "op", "phase", "fits", "mode",
+    "kind", "name", "category", "bytes", "step", "occurrence", "count", "dtype", "shape", "op", "phase", "fits", "mode",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
     "kind", "name", "category", "a_bytes", "b_bytes", "delta_bytes", "step", "occurrence", "op", "a_count", "a_dtype",
@@ -40,10 +41,13 @@ def _diagnosis_rows(diagnosis: Diagnosis) -> Iterator[_Row]:
     own = {"fits": diagnosis.fits, "mode": diagnosis.provenance.mode, "step": diagnosis.peak.step}
     yield from _peak("peak", "", diagnosis.peak, own)
     yield from _parts("part", "", diagnosis.breakdown, own)
+    came: Counter[tuple[int, str]] = Counter()
     for phase in diagnosis.phases:
-        yield from _parts("phase", phase.name, phase.breakdown, {"step": phase.step})
+        came[phase.step, phase.name] += 1
+        of = {"step": phase.step, "occurrence": came[phase.step, phase.name]}
+        yield from _parts("phase", phase.name, phase.breakdown, of)
         for category, size in (("peak", phase.peak_allocated_bytes), ("end", phase.end_allocated_bytes)):
-            yield {"kind": "phase_total", "name": phase.name, "category": category, "bytes": size, "step": phase.step}
+            yield {"kind": "phase_total", "name": phase.name, "category": category, "bytes": size, **of}
     for module in diagnosis.modules:
         held = ((one.value, getattr(module, one.value)) for one in Category)
         yield from ({"kind": "module", "name": module.path, "category": name, "bytes": n} for name, n in held if n)
@@ -54,11 +58,11 @@ def _diagnosis_rows(diagnosis: Diagnosis) -> Iterator[_Row]:
             "phase": group.phase,
         }  # fmt: skip
     for toggle in diagnosis.toggles:
-        of = {"fits": toggle.fits, "mode": toggle.mode, "step": toggle.peak.step}
+        how = {"fits": toggle.fits, "mode": toggle.mode, "step": toggle.peak.step}
         name = in_words(toggle.change)
-        yield from _parts("toggle", name, toggle.breakdown, {**of, "phase": toggle.peak.phase})
-        yield from _peak("toggle_total", name, toggle.peak, of)
-        yield {"kind": "toggle_total", "name": name, "category": "saves", "bytes": toggle.saves_bytes, **of}
+        yield from _parts("toggle", name, toggle.breakdown, {**how, "phase": toggle.peak.phase})
+        yield from _peak("toggle_total", name, toggle.peak, how)
+        yield {"kind": "toggle_total", "name": name, "category": "saves", "bytes": toggle.saves_bytes, **how}
     for entry in diagnosis.plan:
         yield from _plan(entry)
 
@@ -98,10 +102,10 @@ def _difference_rows(difference: Difference) -> Iterator[_Row]:
         yield {"kind": "module_total", "name": module.path, **_sizes(module.a_bytes, module.b_bytes)}
         for category, delta in module.by_category.items():
             yield {"kind": "module", "name": module.path, "category": category, "delta_bytes": delta}
-    for growth in difference.tensors:
-        a, b = growth.a, growth.b
+    for group in difference.tensors:
+        a, b = group.a, group.b
         yield {
-            "kind": "tensor", "name": growth.module, "category": growth.category.value, "op": growth.op,
+            "kind": "tensor", "name": group.module, "category": group.category.value, "op": group.op,
             **_sizes(a.bytes if a else 0, b.bytes if b else 0),
             **{
                 f"{side}_{name}": _shape(tensors.shape) if name == "shape" else getattr(tensors, name)

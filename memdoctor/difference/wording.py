@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from memdoctor.analysis import alike
+from memdoctor.names import cut
 from memdoctor.records import Category, Difference, Growth, Side, TensorGrowth, Tensors
 from memdoctor.units import format_bytes
 
+LONGEST_VALUE = 60  # characters; sources of models are longer
 _WORTH_SAYING = 10  # percent of the largest difference
 _MOST_ALONG, _MOST_AGAINST = 2, 1
 _CATEGORIES = {category.value for category in Category}
@@ -23,10 +25,8 @@ def sentence_of(difference: Difference) -> str:
     """How much more or less B needs, whether that changes what fits, and what it is."""
     reserved = difference.figure("reserved")
     if difference.same_memory:
-        settings = "." if difference.same else ", though settings or environment differ."
-        return (
-            f"No difference: B needs what A needs ({format_bytes(reserved.b_bytes)} reserved), byte for byte{settings}"
-        )
+        needs = f"B needs what A needs ({format_bytes(reserved.b_bytes)} reserved), byte for byte"
+        return f"No difference: {needs}{'' if difference.same else ', though settings are not the same'}."
     return f"{_how_much(reserved)}{_what_fits(difference.a, difference.b)}{_what_it_is(difference)}."
 
 
@@ -81,7 +81,7 @@ def _where(difference: Difference, part: Growth) -> str:
     most = [prefix for prefix, delta in inside.items() if 2 * sign * delta > abs(part.delta_bytes)]
     place = max(most, key=lambda prefix: (prefix.count("."), sign * inside[prefix], prefix), default="")
     tensors = _tensors(difference, part.name, place, sign)
-    said = f", mostly {place}" if place else ""
+    said = f", mostly {cut(place)}" if place else ""
     return f"{said} ({tensors})" if tensors else said
 
 
@@ -115,7 +115,7 @@ def tensors_in_words(growth: TensorGrowth) -> str:
 
 def _form(tensors: Tensors, *, dtype: bool = True) -> str:
     shape = "x".join(map(str, tensors.shape)) or "scalar"
-    return f"{tensors.count} x {shape}{f' {tensors.dtype}' if dtype else ''}"
+    return f"{tensors.count} x {cut(shape)}{f' {cut(tensors.dtype)}' if dtype else ''}"
 
 
 def cautions_of(difference: Difference) -> Iterator[str]:
@@ -130,12 +130,12 @@ def cautions_of(difference: Difference) -> Iterator[str]:
 
 
 def in_words(value: object) -> str:
-    """The value of a setting as one reads it; several are set apart by commas."""
+    """The value of a setting as one reads it; several are set apart by commas, and long ones are cut."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "nothing"
+    return cut(", ".join(map(str, value)) if isinstance(value, tuple) else str(value), LONGEST_VALUE) or "nothing"
 
 
 def _words(name: str) -> str:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import html
 import re
 
-LONGEST_NAME = 80
+from memdoctor.names import LONGEST, cut
+
 LONGEST_TEXT = 2_000
 _APART = "&#8203;"  # ZERO WIDTH SPACE
-_MARKS = re.compile(r"[\\`*_\[\]~$|]|^[-+=]|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
-_LINKS = re.compile(r"(@|#|GH-|://|www\.)", re.IGNORECASE)
+_MARKS = re.compile(r"[\\`*_\[\]~$|]|^[-+=]")
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")  # as a list begins
+_LINKS = re.compile(r"@|#|\bGH-|://|\bwww\.", re.IGNORECASE)
 _NAMED = {"|": "&#124;", "\\": "&#92;", "`": "&#96;"}  # a table splits at these, or ends code, before it looks at marks
 
 
 def text(said: str, longest: int = LONGEST_TEXT) -> str:
     """A sentence on one line, for paragraphs and cells."""
     marked = _MARKS.sub(_escaped, html.escape(_clean(said, longest), quote=False))
+    marked = _NUMBERED.sub(r"\1\\\2", marked)
     return _apart(marked)
 
 
@@ -27,12 +30,12 @@ def _escaped(mark: re.Match[str]) -> str:
     return _NAMED.get(mark[0], f"\\{mark[0]}")
 
 
-def raw_html(said: str, longest: int = LONGEST_NAME) -> str:
+def raw_html(said: str, longest: int = LONGEST) -> str:
     """A sentence on one line within an HTML element of ours, where Markdown's marks mean nothing."""
     return _apart(html.escape(_clean(said, longest)))
 
 
-def code(name: str, longest: int = LONGEST_NAME) -> str:
+def code(name: str, longest: int = LONGEST) -> str:
     """A name as code, on one line; empty where there is none. For a table, which takes care of its bars."""
     said = _clean(name, longest).replace("`", "'").strip()
     return f"`{said}`" if said else ""
@@ -65,9 +68,3 @@ def _clean(said: str, longest: int) -> str:
 def _printable(line: str) -> str:
     """Without control characters, and marks that turn the direction of writing."""
     return "".join(character if character.isprintable() else "?" for character in line)
-
-
-def cut(name: str, longest: int = LONGEST_NAME) -> str:
-    """A long name without its middle: both of its ends tell which it is."""
-    half = (longest - 1) // 2
-    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"
