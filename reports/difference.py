@@ -73,11 +73,12 @@ def _style(difference: Difference) -> str:
 def side_in_words(side: Side) -> str:
     """What one of the two is: its file, model, setting, card and how its figures were obtained."""
     work, how = side.workload, side.provenance
-    fits = "fits" if side.fits else "does not fit"
+    named = [cut(name, _NAME) for name in (side.name, work.model, side.device.name, how.torch, how.transformers)]
+    file, model, device, torch, transformers = named
     return (
-        f"{cut(side.name, _NAME)}: {cut(work.model, _NAME)} ({work.task.value}), batch {work.batch_size} x {work.seq_length}, "
-        f"{work.precision.value}, on {cut(side.device.name, _NAME)}, {fits}, peak in {side.peak.phase} of step "
-        f"{side.peak.step}; {how.mode}, torch {cut(how.torch, _NAME)}, transformers {cut(how.transformers, _NAME)}"
+        f"{file}: {model} ({work.task.value}), batch {work.batch_size} x {work.seq_length}, {work.precision.value}, "
+        f"on {device}, {'fits' if side.fits else 'does not fit'}, peak in {side.peak.phase} of step {side.peak.step}; "
+        f"{how.mode}, torch {torch}, transformers {transformers}"
     )
 
 

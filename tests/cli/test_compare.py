@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,9 +80,6 @@ def test_every_format_is_written_and_the_document_reported_again(
 
 
 def test_one_of_them_may_be_standard_input(before: Path, after: Path) -> None:
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "memdoctor", "compare", "-", str(after), "-q"]
     done = subprocess.run(command, input=before.read_bytes(), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
