@@ -140,7 +140,7 @@ def tensors_of(examination: Examination) -> tuple[TensorGroup, ...]:
     members: dict[tuple[str, tuple[int, ...], Category, str, str, str], list[Block]] = {}
     for number in timeline.alive_after(peak_event(timeline)):
         block = timeline.blocks[number]
-        key = (block.dtype, block.shape, block.category, _LAYER.sub("*", block.module), block.op, births[number])
+        key = (block.dtype, block.shape, block.category, alike(block.module), block.op, births[number])
         members.setdefault(key, []).append(block)
     listed = [
         TensorGroup(
@@ -150,6 +150,11 @@ def tensors_of(examination: Examination) -> tuple[TensorGroup, ...]:
         for key, blocks in members.items()
     ]  # fmt: skip
     return tuple(sorted(listed, key=lambda group: (-group.bytes, group.module, group.op, group.shape)))
+
+
+def alike(module: str) -> str:
+    """A module's path with ``*`` for the number of its layer."""
+    return _LAYER.sub("*", module)
 
 
 def _birth_phases(timeline: Timeline) -> dict[int, str]:

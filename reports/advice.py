@@ -33,12 +33,13 @@ def plan_table(plan: Sequence[Plan], mode: str) -> Table:
     table.add_column(justify="right")
     table.add_column()
     for index, entry in enumerate(plan):
-        words = (in_words(entry.change), format_bytes(entry.peak.reserved_bytes), _costs(entry, mode))
+        words = (in_words(entry.change), format_bytes(entry.peak.reserved_bytes), costs_in_words(entry, mode))
         table.add_row(label("do" if index == 0 else ""), *map(Text, map(clean, words)))
     return table
 
 
-def _costs(entry: Plan, mode: str) -> str:
+def costs_in_words(entry: Plan, mode: str) -> str:
+    """Whether it fits, how it was probed where that is not ``mode``, and what it costs."""
     probed = "" if entry.mode == mode else entry.mode
     return ", ".join(filter(None, ("" if entry.fits else "does not fit", probed, time_of(entry), _COST[entry.cost])))
 

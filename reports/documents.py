@@ -18,12 +18,23 @@ from memdoctor.codec import (
     to_json,
 )
 from memdoctor.errors import InputError
-from memdoctor.records import Breakdown, Diagnosis, Examination, Explanation, Fit, Peak, PhaseUse, Verification
+from memdoctor.records import (
+    Breakdown,
+    Diagnosis,
+    Difference,
+    Examination,
+    Explanation,
+    Fit,
+    Peak,
+    PhaseUse,
+    Verification,
+)
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
 __all__ = [
     "KINDS",
     "diagnosis_document",
+    "difference_document",
     "examination_document",
     "explanation_document",
     "fit_document",
@@ -43,7 +54,7 @@ class _ExaminationDocument(ExaminationFields):
     phases: tuple[PhaseUse, ...]
 
 
-KINDS = ("diagnosis", "examination", "verification", "fit", "explanation")
+KINDS = ("diagnosis", "examination", "verification", "fit", "difference", "explanation")
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -81,8 +92,10 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
 
 
-def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Diagnosis | Verification | Fit:
-    """As :func:`read_diagnosis`, and the verification or the fit in a file that holds one.
+def read_report(
+    path: Path, conclude: Callable[[Examination], Diagnosis]
+) -> Diagnosis | Difference | Fit | Verification:
+    """As :func:`read_diagnosis`, and the verification, the fit or the difference in a file that holds one.
 
     Raises:
         InputError: as there.
@@ -95,16 +108,24 @@ def read_report(path: Path, conclude: Callable[[Examination], Diagnosis]) -> Dia
         found: object = from_json(_OTHERS[kind], document)
     except ValueError as error:
         raise InputError(f"{path} is a broken {kind}", why=str(error)) from error
-    assert isinstance(found, Verification | Fit)
+    assert isinstance(found, Difference | Fit | Verification)
     return found
 
 
-_OTHERS: dict[str, type] = {"verification": Verification, "fit": Fit}
+_OTHERS: dict[str, type] = {"verification": Verification, "fit": Fit, "difference": Difference}
+
+
+_VERDICTS = {"verification": "passed", "difference": "same"}  # what is worked out and written too
 
 
 def fit_document(fit: Fit) -> dict[str, Any]:
     """The whole table as JSON values."""
     return {**envelope("fit"), **to_json(fit)}
+
+
+def difference_document(difference: Difference) -> dict[str, Any]:
+    """What differs as JSON values, and ``same``: whether nothing does."""
+    return {**envelope("difference"), "same": difference.same, **to_json(difference)}
 
 
 def verification_document(verification: Verification) -> dict[str, Any]:
@@ -132,8 +153,8 @@ def schema(kind: str) -> dict[str, Any]:
         "tool": {"type": "object", "properties": tool, "required": list(tool)},
         "kind": {"const": kind},
     }
-    if kind == "verification":
-        every["passed"] = {"type": "boolean"}
+    if kind in _VERDICTS:
+        every[_VERDICTS[kind]] = {"type": "boolean"}
     if kind == "diagnosis":
         columns = json_schema(TimelineColumns)
         made["$defs"] |= columns.pop("$defs")

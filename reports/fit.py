@@ -19,8 +19,8 @@ _SAID = {"model", "task", "batch_size", "seq_length", "precision", "optimizer", 
 def print_fit(fit: Fit) -> None:
     """Print the view to standard output."""
     out = console()
-    answer, good = _answer(fit)
-    print_labelled(out, f"{answer}: ", _setting(fit), style="bold green" if good else "bold red")
+    answer, good = answer_in_words(fit)
+    print_labelled(out, f"{answer}: ", setting_of(fit), style="bold green" if good else "bold red")
     if fit.cards:
         _print_cards(fit, out)
     else:
@@ -31,7 +31,7 @@ def print_fit(fit: Fit) -> None:
         print_labelled(out, "assumed", ", ".join(fit.assumed))
 
 
-def _answer(fit: Fit) -> tuple[str, bool]:
+def answer_in_words(fit: Fit) -> tuple[str, bool]:
     """The answer to what was asked, and whether it is good news."""
     if fit.cards:
         return _answer_of_cards(fit)
@@ -42,7 +42,7 @@ def _answer(fit: Fit) -> tuple[str, bool]:
     as_given, best = at[0], max(at, key=_largest)
     if not _largest(best):
         return f"Not even batch 1 fits at {length} tokens", False
-    words = f"{_batch(as_given)} {_words(as_given.change)}"
+    words = f"{_batch(as_given)} {change_in_words(as_given.change)}"
     if _largest(best) > _largest(as_given):
         words += f", {_batch(best)} with {in_words(best.change)}"
     return f"Largest batch at {length} tokens {words}", True
@@ -84,7 +84,7 @@ def _answer_of_cards(fit: Fit) -> tuple[str, bool]:
     return (smallest if changed == as_it_is else f"{smallest} as it is, {with_change}"), True
 
 
-def _setting(fit: Fit) -> str:
+def setting_of(fit: Fit) -> str:
     """What was probed, on what, and how the figures were obtained."""
     workload = fit.workload
     words = [f"{workload.model} ({workload.task.value})"]
@@ -106,7 +106,8 @@ def _unusual(workload: Workload) -> Iterator[str]:
             yield in_words({item.name: value})
 
 
-def _words(change: Change) -> str:
+def change_in_words(change: Change) -> str:
+    """The change, or that there is none."""
     return in_words(change) if change else "as given"
 
 
@@ -124,22 +125,25 @@ def _print_lengths(fit: Fit, out: Console) -> None:
     changes = [cell.change for cell in fit.cells if cell.seq_length == lengths[0]]
     cells = {(cell.seq_length, in_words(cell.change)): cell for cell in fit.cells}
     rows = [
-        (_words(change), *(_cell(cells[length, in_words(change)]) for length in lengths)) for change in changes
+        (change_in_words(change), *(cell_in_words(cells[length, in_words(change)]) for length in lengths))
+        for change in changes
     ]  # fmt: skip
     print_table(("largest batch", *(f"{length} tokens" for length in lengths)), rows, keep=len(lengths) + 1)
-    print_labelled(out, "checked", _checked(fit))
-    for why in dict.fromkeys(f"{_words(cell.change)}: {cell.why_not}" for cell in fit.cells if cell.why_not):
+    print_labelled(out, "checked", how_checked(fit))
+    for why in dict.fromkeys(f"{change_in_words(cell.change)}: {cell.why_not}" for cell in fit.cells if cell.why_not):
         print_labelled(out, "not", why)
 
 
-def _cell(cell: FitCell) -> str:
+def cell_in_words(cell: FitCell) -> str:
+    """The largest batch at one length, and what it reserves."""
     if cell.edge is None:
         return "not probed"
     peak = cell.edge.peak
     return f"{_batch(cell)} ({format_bytes(peak.reserved_bytes)})" if peak else "1 does not fit"
 
 
-def _checked(fit: Fit) -> str:
+def how_checked(fit: Fit) -> str:
+    """How the table was come by, and to what it holds."""
     edges = [cell.edge for cell in fit.cells if cell.edge]
     exact = sum((edge.largest_batch or 0) == edge.predicted_batch for edge in edges)
     words = ["each batch fits and one more does not, both probed directly; reserved peaks"]
@@ -174,7 +178,8 @@ def _plan(entry: Plan) -> str:
 def _print_cards(fit: Fit, out: Console) -> None:
     columns = ("card", "memory", "as it is", "fits with", "largest batch")
     rows = [
-        (row.gpu, format_bytes(row.total_bytes), _as_it_is(row), _cheapest(row), _edge(row)) for row in fit.cards
+        (row.gpu, format_bytes(row.total_bytes), as_it_is(row), cheapest_in_words(row), edge_in_words(row))
+        for row in fit.cards
     ]  # fmt: skip
     print_table(columns, rows, keep=len(columns))
     print_labelled(
@@ -186,7 +191,8 @@ def _print_cards(fit: Fit, out: Console) -> None:
         print_labelled(out, "not", why)
 
 
-def _as_it_is(row: CardRow) -> str:
+def as_it_is(row: CardRow) -> str:
+    """How much the workload as it is leaves free on a card, or lacks."""
     return _room(next(setting for setting in row.settings if not setting.change))
 
 
@@ -199,13 +205,15 @@ def _room(setting: SettingFit) -> str:
     return f"{room} short" if setting.headroom_bytes < 0 else "does not fit"
 
 
-def _cheapest(row: CardRow) -> str:
+def cheapest_in_words(row: CardRow) -> str:
+    """The cheapest change with which it fits a card; empty where it fits as it is."""
     if row.fits:
         return ""
     return in_words(row.cheapest.change) if row.cheapest else "none of those tried"
 
 
-def _edge(row: CardRow) -> str:
+def edge_in_words(row: CardRow) -> str:
+    """The largest batch of the workload as it is on a card."""
     if row.edge is None:
         return "not probed"
     if row.edge.largest_batch is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from memdoctor.records import Diagnosis, Fit, Verification
+from memdoctor.records import Diagnosis, Difference, Fit, Verification
 
-Report = Diagnosis | Fit | Verification
+Report = Diagnosis | Difference | Fit | Verification
 """What commands write to files."""
 Document = Mapping[str, Any]
 Renderer = Callable[[Any, Document], bytes]
@@ -32,16 +33,25 @@ def _json(_report: Report, document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _html(report: Diagnosis, document: Document) -> bytes:
-    from memdoctor.reports.html.page import render
+def _rendered(module: str, function: str) -> Renderer:
+    """That function of a module, imported when it is called."""
 
-    return render(report, document)
+    def render(report: Report, _document: Document) -> bytes:
+        rendered = getattr(import_module(f"memdoctor.reports.{module}"), function)(report)
+        assert isinstance(rendered, bytes)
+        return rendered
 
+    return render
+
+
+_EVERY = (Diagnosis, Difference, Fit, Verification)
 
 FORMATS = (
-    Format(".json.gz", "JSON, compressed", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
-    Format(".json", "JSON", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
-    Format(".html", "HTML", {Diagnosis: _html}),
+    Format(".json.gz", "JSON, compressed", dict.fromkeys(_EVERY, _json)),
+    Format(".json", "JSON", dict.fromkeys(_EVERY, _json)),
+    Format(".md", "Markdown", {one: _rendered("markdown", f"{one.__name__.lower()}_markdown") for one in _EVERY}),
+    Format(".html", "HTML", {Diagnosis: _rendered("html.page", "render")}),
+    Format(".csv", "CSV", {one: _rendered("tidy", f"{one.__name__.lower()}_csv") for one in _EVERY}),
 )
 """Every format; of two suffixes that a name ends in, the first is meant."""
 

@@ -12,9 +12,10 @@ _WORDS = {Status.PASSED: "passed", Status.FAILED: "FAILED", Status.NOT_APPLICABL
 def print_verification(found: Verification) -> None:
     """Print the view to standard output."""
     out = console()
-    print_labelled(out, f"{_verdict(found)}: ", _setting(found), style=_style(found))
+    print_labelled(out, f"{verdict_in_words(found)}: ", setting_of(found), style=_style(found))
     rows = [
-        (check.title, _WORDS[check.status], _figure(check.value), _figure(check.tolerance)) for check in found.checks
+        (check.title, _WORDS[check.status], figure_in_words(check.value), figure_in_words(check.tolerance))
+        for check in found.checks
     ]
     print_table(("check", "result", "value", "tolerance"), rows, keep=4)
     told: set[str] = set()
@@ -33,7 +34,8 @@ def print_verification(found: Verification) -> None:
         print_labelled(out, "assumed", ", ".join(found.assumed))
 
 
-def _verdict(found: Verification) -> str:
+def verdict_in_words(found: Verification) -> str:
+    """Whether accumulation is right, and how many checks say so."""
     made = [check for check in found.checks if check.status is not Status.NOT_APPLICABLE]
     if found.passed:
         return f"Gradient accumulation is right, {len(made)} of {len(made)} checks passed"
@@ -67,7 +69,8 @@ def _not_yet(told: set[str], cause: str) -> str:
     return "; ".join([*new, *(["and as above"] if len(new) < len(clauses) else [])])
 
 
-def _setting(found: Verification) -> str:
+def setting_of(found: Verification) -> str:
+    """What was trained, by which loop, and how."""
     workload, plan = found.workload, found.plan
     loops = {
         "trainer": f"the Trainer of transformers {found.provenance.transformers}",
@@ -82,5 +85,6 @@ def _setting(found: Verification) -> str:
     return f"{', '.join(words)}; measured on the CPU in {found.provenance.seconds:.0f} s"
 
 
-def _figure(value: float | None) -> str:
+def figure_in_words(value: float | None) -> str:
+    """A figure to two digits; a dash where there is none."""
     return "-" if value is None else f"{value:.2g}" if value else "0"

@@ -23,7 +23,8 @@ COMMANDS = {
     "diagnose": "Why does (or did) this run not fit, and what makes it fit?",
     "probe": "One step of one workload; writes the examination.",
     "fit": "The largest batch per length and setting, and the smallest card.",
-    "report": "Render a saved examination, diagnosis or fit again.",
+    "compare": "What one saved file holds more than another.",
+    "report": "Render a saved file again.",
     "explain": "What a rule (MD201) looks for, why, and what helps.",
     "models": "The checkpoints that the catalogue knows.",
     "gpus": "The GPUs that the catalogue knows.",
@@ -31,7 +32,7 @@ COMMANDS = {
     "schema": "JSON Schema of the report.",
 }
 RECORD = "record"  # no command: a program of its own, which needs less installed
-LATER_COMMANDS = {"check", "compare", "run"}
+LATER_COMMANDS = {"check", "run"}
 LATER_OPTIONS = {
     "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--message", "--log",
     "--snapshot",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -13,7 +13,10 @@ from memdoctor.cli.options import OUTPUT, PARTS, TOP, options
 from memdoctor.cli.output import Output, check_outputs, print_json, write_all
 from memdoctor.cli.showing import show_diagnosis
 from memdoctor.errors import UsageError
-from memdoctor.records import Diagnosis, Fit, Verification
+from memdoctor.records import Diagnosis, Difference, Fit, Verification
+
+if TYPE_CHECKING:
+    from memdoctor.reports.formats import Report
 
 
 @click.command("report")
@@ -23,7 +26,7 @@ def command(
     file: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, top: int | None, details: bool,
     checklist: bool,
 ) -> None:  # fmt: skip
-    """Render a saved examination, diagnosis, verification or fit again: on the terminal; with -o or --json as JSON."""
+    """Render a saved examination, diagnosis, fit, verification or difference again: on the terminal, or with -o."""
     from memdoctor import doctor
     from memdoctor.reports.documents import read_report
 
@@ -31,7 +34,9 @@ def command(
         raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
     report = read_report(file, doctor.conclude)
     check_outputs(outputs, type(report), force=force)
-    if not isinstance(report, Diagnosis):
+    if isinstance(report, Difference):
+        _refuse_parts(file, report, {"--details": details, "--checklist": checklist})
+    elif not isinstance(report, Diagnosis):
         _refuse_parts(file, report, {"--top": bool(top), "--details": details, "--checklist": checklist})
     elif (details or checklist) and not report.levers:
         option = "--details" if details else "--checklist"
@@ -47,16 +52,22 @@ def command(
     write_all(outputs, report, document, force=force)
 
 
-def _refuse_parts(file: Path, report: Verification | Fit, asked: dict[str, bool]) -> None:
-    kind = "verification" if isinstance(report, Verification) else "fit"
+def _refuse_parts(file: Path, report: Difference | Fit | Verification, asked: dict[str, bool]) -> None:
+    kind = type(report).__name__.lower()
     for option, given in asked.items():
         if given:
             raise UsageError(f"{option} is of a diagnosis", why=f"{file} is a {kind}", hint=f"leave {option} out")
 
 
-def _rendered(report: Diagnosis | Verification | Fit, **parts: Any) -> tuple[dict[str, Any], Callable[[], None]]:
+def _rendered(report: Report, **parts: Any) -> tuple[dict[str, Any], Callable[[], None]]:
     """The document, and what prints it."""
-    from memdoctor.reports.documents import diagnosis_document, fit_document, verification_document
+    from memdoctor.reports.difference import print_difference
+    from memdoctor.reports.documents import (
+        diagnosis_document,
+        difference_document,
+        fit_document,
+        verification_document,
+    )
     from memdoctor.reports.fit import print_fit
     from memdoctor.reports.verification import print_verification
 
@@ -64,4 +75,6 @@ def _rendered(report: Diagnosis | Verification | Fit, **parts: Any) -> tuple[dic
         return verification_document(report), partial(print_verification, report)
     if isinstance(report, Fit):
         return fit_document(report), partial(print_fit, report)
+    if isinstance(report, Difference):
+        return difference_document(report), partial(print_difference, report, top=parts["top"])
     return diagnosis_document(report), partial(show_diagnosis, report, **parts)

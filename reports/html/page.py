@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ _SCRIPTS = ("report.js", "uPlot.iife.min.js", "timeline.js")
 _STYLES = ("report.css", "uPlot.min.css")
 
 
-def render(diagnosis: Diagnosis, _document: Mapping[str, Any]) -> bytes:
+def render(diagnosis: Diagnosis) -> bytes:
     """The page, in UTF-8."""
     styles, scripts = _texts(_STYLES), _texts(_SCRIPTS)
     policy = (

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from memdoctor.doctor import conclude
+from memdoctor.difference import difference_of
+from memdoctor.doctor import conclude as concluded
 from memdoctor.records import (
     Attention,
     Block,
     Breakdown,
     Category,
+    ChecklistStep,
     Completed,
     Device,
     Diagnosis,
+    Difference,
     Event,
     Examination,
+    Finding,
     ModuleUse,
     Peak,
     Phase,
     PhaseLine,
     PhaseName,
     PhaseUse,
+    Plan,
     Prediction,
     PredictionCheck,
     Provenance,
@@ -136,4 +143,75 @@ def examination() -> Examination:
 @pytest.fixture(scope="session")
 def real() -> Diagnosis:
     """A diagnosis that was made by the command that stands beside it, with something in every part."""
-    return read_diagnosis(REPORTS / "bert-base-64-t4.json.gz", conclude)
+    return read_diagnosis(REPORTS / "bert-base-64-t4.json.gz", concluded)
+
+
+@pytest.fixture
+def smaller(diagnosis: Diagnosis) -> Diagnosis:
+    """The same with half of the batch, which fits, seen by another torch."""
+    parts = replace(PARTS, activations=350 * MIB, free=140 * MIB)
+    peak = Peak(
+        allocated_bytes=751 * MIB, max_memory_allocated_bytes=752 * MIB, reserved_bytes=760 * MIB,
+        device_bytes=860 * MIB, phase="backward", step=2,
+    )  # fmt: skip
+    (kept,) = diagnosis.tensors
+    (phase,) = diagnosis.phases
+    return replace(
+        diagnosis, workload=replace(TARGET, batch_size=2), provenance=replace(PROVENANCE, torch="2.11.0"), peak=peak,
+        breakdown=parts, ran_out=None, toggles=(),
+        verdict=Verdict(fits=True, headroom_bytes=140 * MIB, cause="activations", sentence="Fits, 140.00 MiB to spare"),
+        phases=(replace(phase, peak_allocated_bytes=751 * MIB, breakdown=parts),),
+        modules=(ModuleUse(path="net.layer.0.act", activations=50 * MIB),),
+        tensors=(replace(kept, shape=(2, 128, 51200), bytes=350 * MIB),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def difference(smaller: Diagnosis, diagnosis: Diagnosis) -> Difference:
+    """What the batch of 4 needs more than that of 2."""
+    return difference_of(smaller, diagnosis, names=("two.json", "four.json"))
+
+
+NASTY = "<script>alert(1)</script>|`x`*_[a](https://evil.example)@team #123 GH-7\n\x1b[2J\u202e\u0000\"'"
+"""What a name should not be able to do: markup, a mention, a reference, a link, a command, a turn of direction."""
+
+
+def _hostile(diagnosis: Diagnosis, name: str) -> Diagnosis:
+    (kept,) = diagnosis.tensors
+    return replace(
+        diagnosis,
+        workload=replace(diagnosis.workload, model=name, optimizer=name),
+        device=replace(diagnosis.device, name=name, context_source=name),
+        provenance=replace(diagnosis.provenance, torch=name, model_source=name, notes=(name,)),
+        verdict=replace(diagnosis.verdict, sentence=f"Does not fit {name}: {name}"),
+        modules=(ModuleUse(path=f"=1+1{name}" + 2_000 * "layer.", activations=100 * MIB),),
+        tensors=(replace(kept, module=name, op=name, dtype=name),),
+        toggles=tuple(replace(toggle, change={"optimizer": name}) for toggle in diagnosis.toggles),
+        findings=(Finding(id=name, severity="error", title=name, detail=name, evidence={}, remedies=(name,)),),
+        checklist=(ChecklistStep(id=name, question=name, probed=(), showed=name, cause=True),),
+        plan=(
+            Plan(
+                change={"model": name}, why=name, peak=PEAK, fits=False, saves_bytes=1, time_cost=name,
+                numerics="same", patch={"trainer": f"```\n{name}", name: "x"}, time_kind=name,
+            ),
+        ),
+        assumed=(name,),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def hostile(diagnosis: Diagnosis) -> Diagnosis:
+    """One whose every text is nasty, and whose module's path has more than 10,000 characters."""
+    return _hostile(diagnosis, NASTY)
+
+
+@pytest.fixture
+def hostile_difference(smaller: Diagnosis, hostile: Diagnosis) -> Difference:
+    """Of two files that are called nasty names too."""
+    return difference_of(smaller, hostile, names=(NASTY, f"={NASTY}"))
+
+
+@pytest.fixture
+def conclude() -> Callable[[Examination], Diagnosis]:
+    """What one examination says by itself."""
+    return concluded

@@ -41,7 +41,7 @@ def browser() -> Iterator[Any]:
 def file(real: Diagnosis, tmp_path: Path) -> Path:
     """The report as a file."""
     path = tmp_path / "report.html"
-    path.write_bytes(render(real, {}))
+    path.write_bytes(render(real))
     return path
 
 

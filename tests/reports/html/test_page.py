@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 def page_of(diagnosis: Diagnosis) -> str:
     """The page as text."""
-    return render(diagnosis, diagnosis_document(diagnosis)).decode()
+    return render(diagnosis).decode()
 
 
 def test_every_section_is_there_and_named_in_the_contents(real: Diagnosis) -> None:
@@ -187,7 +187,7 @@ def test_the_same_file_gives_the_same_bytes_in_every_process(real: Diagnosis, tm
         command = [sys.executable, "-m", "memdoctor", "report", str(saved), "-o", str(written)]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
         pages.append(written.read_bytes())
-    assert pages[0] == pages[1] == render(real, {})
+    assert pages[0] == pages[1] == render(real)
 
 
 def test_names_are_cut_in_the_middle_and_shown_without_what_nobody_sees() -> None:
