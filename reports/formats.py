@@ -45,18 +45,29 @@ def _rendered(module: str, function: str) -> Renderer:
 
 
 _EVERY = (Diagnosis, Difference, Fit, Verification)
+_DRAWN = (Diagnosis, Difference, Fit)
 
 FORMATS = (
     Format(".json.gz", "JSON, compressed", dict.fromkeys(_EVERY, _json)),
     Format(".json", "JSON", dict.fromkeys(_EVERY, _json)),
     Format(".md", "Markdown", {one: _rendered("markdown", f"{one.__name__.lower()}_markdown") for one in _EVERY}),
-    Format(".html", "HTML", {Diagnosis: _rendered("html.page", "render")}),
+    Format(
+        ".html",
+        "HTML",
+        {Diagnosis: _rendered("html.page", "render"), Difference: _rendered("html.page", "render_difference")},
+    ),
+    Format(".png", "PNG", {one: _rendered("figures", f"{one.__name__.lower()}_png") for one in _DRAWN}),
+    Format(".svg", "SVG", {one: _rendered("figures", f"{one.__name__.lower()}_svg") for one in _DRAWN}),
     Format(".csv", "CSV", {one: _rendered("tidy", f"{one.__name__.lower()}_csv") for one in _EVERY}),
 )
 """Every format; of two suffixes that a name ends in, the first is meant."""
 
-Figures = Callable[[Diagnosis], Iterator[tuple[str, bytes]]]
-"""Each figure of a diagnosis alone: the name of its file, and its bytes."""
+
+def figures_of(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
+    """Each figure of a diagnosis alone: the name of its file, and its bytes."""
+    from memdoctor.reports.figures import figures_of as drawn
+
+    return drawn(diagnosis)
 
 
 def format_of(name: str) -> Format | None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from memdoctor.errors import UsageError
+from memdoctor.errors import InputError, UsageError
+from memdoctor.records import Diagnosis
 
 if TYPE_CHECKING:
     from memdoctor.reports.formats import Report
@@ -80,7 +81,15 @@ def check_outputs(outputs: Sequence[Output], kind: type, *, force: bool) -> None
 
 
 def _check_folder(path: Path, kind: type) -> None:
-    raise UsageError(f"cannot write {path}/", why="there are no figures in this version", hint="-o FILE")
+    """Refuse a folder that figures could not be written to; one that is not there is made, in one that is."""
+    if kind.__name__ != "Diagnosis":
+        raise UsageError(
+            f"cannot write {path}/", why=f"a {kind.__name__.lower()} has one figure", hint=f"-o {path}/figure.png"
+        )
+    if path.exists() and not path.is_dir():
+        raise InputError(f"cannot write {path}/", why=f"{path} is a file")
+    if not path.is_dir() and not path.parent.is_dir():
+        raise InputError(f"cannot write {path}/", why=f"there is no directory {path.parent}")
 
 
 def write_all(outputs: Sequence[Output], report: Report, document: Mapping[str, Any], *, force: bool) -> None:
@@ -89,10 +98,28 @@ def write_all(outputs: Sequence[Output], report: Report, document: Mapping[str, 
     from memdoctor.storage import write_content
 
     for output in outputs:
+        if output.folder:
+            assert isinstance(report, Diagnosis)  # it was checked
+            _write_figures(output.path, report, force=force)
+            continue
         format_ = format_of(output.path.name)
         assert format_ is not None  # it was checked
         write_content(output.path, format_.renderers[type(report)](report, document), force=force)
         click.echo(f"wrote {output}", err=True)
+
+
+def _write_figures(folder: Path, diagnosis: Diagnosis, *, force: bool) -> None:
+    """Draw all before any is written."""
+    from memdoctor.reports.formats import figures_of
+    from memdoctor.storage import check_writable, write_bytes
+
+    drawn = dict(figures_of(diagnosis))
+    folder.mkdir(exist_ok=True)
+    for name in drawn:
+        check_writable(folder / name, force=force)
+    for name, content in drawn.items():
+        write_bytes(folder / name, content, force=force)
+        click.echo(f"wrote {folder / name}", err=True)
 
 
 def next_command(text: str) -> None:

@@ -16,14 +16,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from memdoctor.difference import signed
 from memdoctor.levers.wording import in_words
-from memdoctor.records import Category, Diagnosis
+from memdoctor.records import Category, Diagnosis, Difference
 from memdoctor.reports.advice import pasted, time_of
 from memdoctor.reports.agreement import comparison_lines, counter_lines
 from memdoctor.reports.checklist import cause_in_a_line
 from memdoctor.reports.html.drawings import drawings_of
-from memdoctor.reports.html.text import cut, exact, plain, sentence
+from memdoctor.reports.html.svg.capacity import card_bar
 from memdoctor.reports.palette import COLOURS
+from memdoctor.reports.text import cut, exact, plain, sentence
 from memdoctor.reports.wording import growth_with_batch, peak_sum, prediction_beside_probe, setting_of, where_it_ran_out
 from memdoctor.units import format_bytes
 
@@ -34,24 +36,30 @@ _STYLES = ("report.css", "uPlot.min.css")
 
 
 def render(diagnosis: Diagnosis) -> bytes:
-    """The page, in UTF-8."""
-    styles, scripts = _texts(_STYLES), _texts(_SCRIPTS)
+    """The page of a diagnosis, in UTF-8."""
+    drawn = drawings_of(diagnosis)
+    scripts = _SCRIPTS if drawn.timeline_data else _SCRIPTS[:1]
+    return _page(
+        "page.html.j2", scripts, d=diagnosis, drawn=drawn, data=_data(drawn.timeline_data), **_sentences(diagnosis)
+    )
+
+
+def render_difference(difference: Difference) -> bytes:
+    """The page of two that were compared, in UTF-8."""
+    sides = (difference.a, difference.b)
+    whole = max(max(side.device.total_bytes, side.device.total_bytes - side.breakdown.free) for side in sides)
+    bars = [card_bar(side.breakdown, side.device, whole=whole) for side in sides]
+    return _page("difference.html.j2", _SCRIPTS[:1], d=difference, bars=bars)
+
+
+def _page(template: str, scripts: tuple[str, ...], **parts: Any) -> bytes:
+    styles, code = _texts(_STYLES), _texts(scripts)
     policy = (
-        f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes(scripts)}; img-src data:; "
+        f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes(code)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    drawn = drawings_of(diagnosis)
-    page = _environment().get_template("page.html.j2")
-    return page.render(
-        d=diagnosis,
-        drawn=drawn,
-        policy=policy,
-        styles=styles,
-        scripts=scripts,
-        data=_data(drawn.timeline_data),
-        most=MOST_ROWS,
-        **_sentences(diagnosis),
-    ).encode()
+    page = _environment().get_template(template)
+    return page.render(policy=policy, styles=styles, scripts=code, most=MOST_ROWS, **parts).encode()
 
 
 def _sentences(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -81,6 +89,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "sentence": sentence, "size": format_bytes, "change": in_words, "cut": cut, "exact": exact, "time": time_of,
+        "growth": signed,
         "words": lambda name: name.replace("_", " "),
     }  # fmt: skip
     made.globals["colours"] = COLOURS

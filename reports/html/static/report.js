@@ -27,7 +27,7 @@
         row.hidden = !words.every((word) => text.includes(word));
         shown += row.hidden ? 0 : 1;
       }
-      if (table.id === "tensors") count.textContent = words.length ? `${shown} of ${rows.length}` : "";
+      if (count && table.id === "tensors") count.textContent = words.length ? `${shown} of ${rows.length}` : "";
     });
   }
 
@@ -83,7 +83,7 @@
   }
 
   const peak = document.getElementById("peak-tensors");
-  document.addEventListener("memdoctor:peak", () => {
+  if (peak) document.addEventListener("memdoctor:peak", () => {
     peak.scrollIntoView();
     peak.focus({ preventScroll: true });
   });

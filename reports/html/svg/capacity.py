@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from markupsafe import Markup
 
-from memdoctor.records import Diagnosis
+from memdoctor.records import Breakdown, Budget, Device, Diagnosis
 from memdoctor.reports.html.svg.element import both, element, on, picture, room, text, title
 from memdoctor.reports.palette import COLOURS
 from memdoctor.units import format_bytes
@@ -18,27 +18,32 @@ _FROM_ZERO = {"peak_allocated", "peak_reserved", "device_peak"}  # metrics that 
 
 def capacity_bar(diagnosis: Diagnosis) -> Markup:
     """The bar; its parts sum to the card, and where it does not fit they go on beyond it."""
-    return both(lambda width: _draw(diagnosis, width))
+    return card_bar(diagnosis.breakdown, diagnosis.device, diagnosis.budgets)
 
 
-def parts_of(diagnosis: Diagnosis) -> list[tuple[str, int, int]]:
+def card_bar(breakdown: Breakdown, device: Device, budgets: Sequence[Budget] = (), whole: int = 0) -> Markup:
+    """The bar of any card; ``whole`` is how many bytes its full width is, where several are to one scale."""
+    widest = max(whole, device.total_bytes, device.total_bytes - breakdown.free)
+    return both(lambda width: _draw(breakdown, device, budgets, widest, width))
+
+
+def parts_of(breakdown: Breakdown) -> list[tuple[str, int, int]]:
     """Name, first byte and size of every part that holds anything, from the left."""
-    held = [(name, size) for name, size in diagnosis.breakdown.items() if name != "free"]
+    held = [(name, size) for name, size in breakdown.items() if name != "free"]
     begins = accumulate((size for _, size in held), initial=0)
     return [(name, begin, size) for (name, size), begin in zip(held, begins, strict=False) if size]
 
 
-def _draw(diagnosis: Diagnosis, width: int) -> Markup:
-    total, free = diagnosis.device.total_bytes, diagnosis.breakdown.free
-    whole = max(total, total - free)
+def _draw(breakdown: Breakdown, device: Device, budgets: Sequence[Budget], whole: int, width: int) -> Markup:
+    total, free = device.total_bytes, breakdown.free
 
     def at(size: int) -> float:
         return width * size / whole
 
-    shapes = [_part(name, at(begin), at(size), size) for name, begin, size in parts_of(diagnosis)]
+    shapes = [_part(name, at(begin), at(size), size) for name, begin, size in parts_of(breakdown)]
     shapes += list(_rest(free, at(total - max(free, 0)), at(abs(free))))
-    shapes += list(_lines(diagnosis, at, width))
-    says = ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, _, size in parts_of(diagnosis))
+    shapes += list(_lines(total, budgets, at, width))
+    says = ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, _, size in parts_of(breakdown))
     missing = f"{format_bytes(-free)} more than there is" if free < 0 else f"{format_bytes(free)} free"
     return picture("The card at the peak", f"{says}; {missing} of {format_bytes(total)}", width, _ALL, *shapes)
 
@@ -65,11 +70,9 @@ def _rest(free: int, x: float, width: float) -> Iterator[Markup]:
         yield text(words, x + 5, _TOP + _HEIGHT / 2 + 4)
 
 
-def _lines(diagnosis: Diagnosis, at: object, width: int) -> Iterator[Markup]:
-    assert callable(at)
-    total = diagnosis.device.total_bytes
+def _lines(total: int, budgets: Sequence[Budget], at: Callable[[int], float], width: int) -> Iterator[Markup]:
     yield from _line(at(total), f"the card: {format_bytes(total)}", width, below=False)
-    shown = [budget for budget in diagnosis.budgets if budget.metric in _FROM_ZERO]
+    shown = [budget for budget in budgets if budget.metric in _FROM_ZERO]
     for budget in shown:
         words = f"budget {budget.name}: {format_bytes(budget.limit_bytes)}"
         if at(budget.limit_bytes) <= width:

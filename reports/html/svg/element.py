@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
-from memdoctor.reports.html.text import cut, plain
+from memdoctor.reports.text import cut, plain
 
 WIDE, NARROW = 1100, 360  # units; the page shows them nearly one to one
 _LETTER = 0.6  # of the font size: the width of a letter, about

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from memdoctor.records import Category, Diagnosis, ModuleUse
 from memdoctor.reports.html.svg.element import WIDE, both, element, on, picture, room, text, title
-from memdoctor.reports.html.text import cut
 from memdoctor.reports.palette import COLOURS
+from memdoctor.reports.text import cut
 from memdoctor.units import format_bytes
 
 _ROW, _LEVELS = 30, 6

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from memdoctor.records import Diagnosis
-from memdoctor.reports.html.page import render
+from memdoctor.records import Diagnosis, Difference
+from memdoctor.reports.html.page import render, render_difference
 
 sync_api = pytest.importorskip("playwright.sync_api")
 AXE = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -205,3 +205,20 @@ def test_every_control_is_reached_by_keyboard(opened: Callable[..., Any]) -> Non
         ".map(e => [...document.querySelectorAll('*')].indexOf(e))"
     )
     assert [control for control in controls if control not in reached] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_comparison_is_for_everybody_too(browser: Any, difference: Difference, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "difference.html"
+    path.write_bytes(render_difference(difference))
+    context = browser.new_context(viewport=size(width))
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [item["id"] for item in AXE.Axe().run(page).response["violations"]] == []
+    page.click("#theme")
+    context.close()
+    assert said == []

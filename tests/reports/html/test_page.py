@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from memdoctor.records import Budget, Diagnosis, ModuleUse, TensorGroup
+from memdoctor.records import Budget, Diagnosis, Difference, ModuleUse, TensorGroup
+from memdoctor.records.difference import Setting
 from memdoctor.reports.documents import diagnosis_document
-from memdoctor.reports.html.page import MOST_ROWS, render
-from memdoctor.reports.html.text import cut, plain
+from memdoctor.reports.html.page import MOST_ROWS, render, render_difference
+from memdoctor.reports.text import cut, plain
 from memdoctor.storage import write_document
 
 MIB = 1 << 20
@@ -194,3 +195,34 @@ def test_names_are_cut_in_the_middle_and_shown_without_what_nobody_sees() -> Non
     assert cut("a" * 200 + "b" * 200, 21) == "a" * 10 + "…" + "b" * 10
     assert cut("one\ntwo\r\nthree") == "one two three"
     assert plain("a\u202eb\x00c\n\td") == "a\ufffdb\ufffdc\n\ufffdd"
+
+
+def test_a_comparison_has_its_page(difference: Difference) -> None:
+    text = render_difference(difference).decode()
+    page = Page(text)
+    assert difference.a.name in text
+    assert difference.sentence[:40] in text
+    table = text[text.index('id="memory"') : text.index('id="phases"')]
+    deltas = [
+        int(number)
+        for number in re.findall(r'<data value="(-?\d+)" title="-?[\d,]+ B">[+-]?[\d.]+ \w*B</data></td></tr>', table)
+    ]
+    assert deltas == [row.delta_bytes for row in (*difference.parts, *difference.figures)]
+    for tag, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (tag, attributes)
+
+
+def test_a_comparison_of_hostile_files_stays_text(difference: Difference) -> None:
+    sides = [
+        replace(side, name=HOSTILE, workload=replace(side.workload, model=HOSTILE))
+        for side in (difference.a, difference.b)
+    ]
+    attacked = replace(
+        difference, a=sides[0], b=sides[1], sentence=HOSTILE, cautions=(HOSTILE,), modules=hostile(difference.modules),
+        tensors=hostile(difference.tensors), settings=(Setting(of="workload", name=HOSTILE, a=HOSTILE, b=None),),
+    )  # fmt: skip
+    text = render_difference(attacked).decode()
+    assert len(Page(text).all("script")) == len(Page(render_difference(difference).decode()).all("script"))
+    assert "<script>alert" not in text
+    assert "\u202e" not in text
+    assert "7006652" not in text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from memdoctor import names
+
 MOST = 120  # characters of a name that is shown
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, marks of direction, lone surrogates, line and paragraph ends
 
@@ -16,9 +18,7 @@ def plain(text: object) -> str:
 
 def cut(text: object, most: int = MOST) -> str:
     """In one line, with an ellipsis in the middle where it is longer than ``most``."""
-    line = " ".join(plain(text).split("\n"))
-    half = (most - 1) // 2
-    return line if len(line) <= most else f"{line[:half]}\u2026{line[-half:]}"
+    return names.cut(" ".join(plain(text).split("\n")), most, "\u2026")
 
 
 def exact(size: int) -> str:
