@@ -32,7 +32,24 @@ def _json(_report: Report, document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
+def _snapshot(report: Report, document: Document) -> bytes:
+    from memdoctor.reports.handover.snapshot import snapshot_pickle
+
+    assert isinstance(report, Diagnosis)
+    return snapshot_pickle(report, document)
+
+
+def _trace(report: Report, document: Document) -> bytes:
+    from memdoctor.reports.handover.trace import trace_json
+
+    assert isinstance(report, Diagnosis)
+    return trace_json(report, document)
+
+
 FORMATS = (
+    Format(".pickle", "memory snapshot for PyTorch's memory viewer", {Diagnosis: _snapshot}),
+    Format("trace.json.gz", "Chrome trace, compressed", {Diagnosis: _trace}),
+    Format("trace.json", "Chrome trace, for Perfetto", {Diagnosis: _trace}),
     Format(".json.gz", "JSON, compressed", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
     Format(".json", "JSON", dict.fromkeys((Diagnosis, Fit, Verification), _json)),
 )
