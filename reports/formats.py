@@ -47,7 +47,12 @@ def _rendered(module: str, function: str) -> Renderer:
 _EVERY = (Diagnosis, Difference, Fit, Verification)
 _DRAWN = (Diagnosis, Difference, Fit)
 
+_SNAPSHOT, _TRACE = _rendered("handover.snapshot", "snapshot_pickle"), _rendered("handover.trace", "trace_json")
+
 FORMATS = (
+    Format(".pickle", "memory snapshot for PyTorch's memory viewer", {Diagnosis: _SNAPSHOT}),
+    Format("trace.json.gz", "Chrome trace, compressed", {Diagnosis: _TRACE}),
+    Format("trace.json", "Chrome trace, for Perfetto", {Diagnosis: _TRACE}),
     Format(".json.gz", "JSON, compressed", dict.fromkeys(_EVERY, _json)),
     Format(".json", "JSON", dict.fromkeys(_EVERY, _json)),
     Format(".md", "Markdown", {one: _rendered("markdown", f"{one.__name__.lower()}_markdown") for one in _EVERY}),

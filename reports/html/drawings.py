@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from memdoctor.records import Diagnosis
+from memdoctor.reports.charts.allocator import AllocatorState, allocator_at_peak
 from memdoctor.reports.charts.batch_map import BatchMap, batch_map_of
 from memdoctor.reports.html.svg.capacity import capacity_bar
 from memdoctor.reports.html.svg.modules import modules_icicle
@@ -23,7 +24,7 @@ class Drawings:
     timeline_data: Any = None
     modules: Markup | None = None
     batches: BatchMap | None = None
-    segments: Markup | None = None
+    allocator: AllocatorState | None = None
 
 
 def drawings_of(diagnosis: Diagnosis) -> Drawings:
@@ -34,4 +35,5 @@ def drawings_of(diagnosis: Diagnosis) -> Drawings:
         timeline_data=timeline_data(diagnosis),
         modules=modules_icicle(diagnosis),
         batches=batch_map_of(diagnosis),
+        allocator=allocator_at_peak(diagnosis),
     )

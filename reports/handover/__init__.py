@@ -1,0 +1,1 @@
+"""Hand-over to tools that people have: PyTorch's memory viewer, and those that read Chrome's traces."""
