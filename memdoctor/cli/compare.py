@@ -7,7 +7,7 @@ from pathlib import Path
 import rich_click as click
 
 from memdoctor.cli.options import OUTPUT, options
-from memdoctor.cli.output import Output, check_outputs, next_command, print_json, write_all
+from memdoctor.cli.output import Output, check_outputs, next_command, print_json, shown_of, write_all
 from memdoctor.cli.workload_options import POSITIVE
 from memdoctor.errors import UsageError
 from memdoctor.records import Difference
@@ -24,7 +24,14 @@ TOP = (
 @click.argument("b", type=click.Path(path_type=Path))
 @options(OUTPUT, TOP)
 def command(
-    a: Path, b: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, top: int | None
+    a: Path,
+    b: Path,
+    outputs: tuple[Output, ...],
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+    redact: bool,
+    top: int | None,
 ) -> None:
     """What B holds more than A, by part, phase, module and tensor.
 
@@ -39,14 +46,14 @@ def command(
     _check(a, b, outputs)
     check_outputs(outputs, Difference, force=force)
     read = [read_diagnosis(_path(file), doctor.conclude) for file in (a, b)]
-    difference = difference_of(*read, names=_names(a, b))
+    difference = shown_of(difference_of(*read, names=_names(a, b)), redact=redact)
     document = difference_document(difference)
     if as_json:
         print_json(document)
     elif not outputs:
         print_difference(difference, top=top or 0)
     write_all(outputs, difference, document, force=force)
-    if not (as_json or quiet or outputs or difference.same):
+    if not (as_json or quiet or redact or outputs or difference.same):
         next_command(f"memdoctor compare {a} {b} -o difference.md")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import CLAIMS, DEVICE, OUTPUT, PARTS, TOP, asked, options
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, shown_of, typed, write_all
 from memdoctor.cli.showing import show_diagnosis
 from memdoctor.cli.workload_options import WORKLOAD
 from memdoctor.records import Diagnosis
@@ -31,13 +31,14 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
         diagnosis = doctor.diagnose(
             case, claims=claims, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache
         )
+    diagnosis = shown_of(diagnosis, redact=ask.redact)
     document = diagnosis_document(diagnosis)
     if ask.as_json:
         print_json(document)
     else:
         show_diagnosis(diagnosis, top=ask.top, details=details, checklist=checklist)
     write_all(ask.outputs, diagnosis, document, force=ask.force)
-    if not ask.as_json and not ask.quiet:
+    if not (ask.as_json or ask.quiet or ask.redact):
         next_command(
             f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {typed()} -o report.json"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import DEVICE, OUTPUT, asked, options
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, shown_of, typed, write_all
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
 from memdoctor.records import Fit
 
@@ -89,13 +89,14 @@ def command(effective_batch: int | None, lengths: tuple[int, ...] | None, cards:
             case, lengths=lengths or (), cards=_names(cards), plans=plans, time_limit=ask.time_limit, progress=tell,
             use_cache=ask.use_cache,
         )  # fmt: skip
+    found = shown_of(found, redact=ask.redact)
     document = fit_document(found)
     if ask.as_json:
         print_json(document)
     else:
         print_fit(found)
     write_all(ask.outputs, found, document, force=ask.force)
-    if not ask.as_json and not ask.quiet:
+    if not (ask.as_json or ask.quiet or ask.redact):
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor fit {typed()} -o fit.json")
 
 

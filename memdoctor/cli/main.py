@@ -34,7 +34,7 @@ COMMANDS = {
 RECORD = "record"  # no command: a program of its own, which needs less installed
 LATER_COMMANDS = {"check", "run"}
 LATER_OPTIONS = {
-    "--args", "--deepspeed", "--accelerate-config", "--open", "--redact", "--fail-on", "--message", "--log",
+    "--args", "--deepspeed", "--accelerate-config", "--open", "--fail-on", "--message", "--log",
     "--snapshot",
 }  # fmt: skip
 

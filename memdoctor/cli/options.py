@@ -63,6 +63,7 @@ OUTPUT = (
     ),
     _output("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there."),
     _output("-f", "--force", is_flag=True, help="Overwrite files."),
+    _output("--redact", is_flag=True, help="Without paths, host and user names, and models that are local paths."),
     _output("-q", "--quiet", is_flag=True, help="No progress."),
     VERBOSE,
 )  # fmt: skip
@@ -104,6 +105,7 @@ class Asked:
     as_json: bool
     force: bool
     quiet: bool
+    redact: bool
     top: int
 
 
@@ -114,7 +116,7 @@ def asked(given: dict[str, Any]) -> Asked:
         click.UsageError: two options that contradict each other.
     """
     rest = dict(given)
-    doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet")}
+    doing = {name: rest.pop(name) for name in ("time_limit", "outputs", "as_json", "force", "quiet", "redact")}
     top, use_cache = rest.pop("top") or 0, not rest.pop("no_cache")
     case = {name: rest.pop(name) for name in ("model", "gpu", "memory", "backend", "offline", "alloc_conf")}
     return Asked(case={**case, **_settings(rest)}, top=top, use_cache=use_cache, **doing)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
@@ -21,6 +21,8 @@ from memdoctor.records import Diagnosis
 
 if TYPE_CHECKING:
     from memdoctor.reports.formats import Report
+
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,15 @@ def _check_folder(path: Path, kind: type) -> None:
         raise InputError(f"cannot write {path}/", why=f"{path} is a file")
     if not path.is_dir() and not path.parent.is_dir():
         raise InputError(f"cannot write {path}/", why=f"there is no directory {path.parent}")
+
+
+def shown_of(report: _R, *, redact: bool) -> _R:
+    """The report as it is to be shown: with ``redact`` without what tells whose machine it is from."""
+    if not redact:
+        return report
+    from memdoctor.reports.redaction import redacted_here
+
+    return redacted_here(report)
 
 
 def write_all(outputs: Sequence[Output], report: Report, document: Mapping[str, Any], *, force: bool) -> None:

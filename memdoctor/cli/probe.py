@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import DEVICE, OUTPUT, TOP, asked, options
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, shown_of, typed, write_all
 from memdoctor.cli.verifying import verify
 from memdoctor.cli.workload_options import POSITIVE, WORKLOAD
 from memdoctor.records import Backend, Diagnosis
@@ -54,15 +54,16 @@ def command(
             case, changes, repeat=repeat, time_limit=ask.time_limit, progress=tell, use_cache=ask.use_cache
         )
     first = found.runs[0]
-    document = examination_document(first)
     diagnosis = replace(doctor.conclude(first), comparisons=found.comparisons, assumed=doctor.assumed_of(case, first))
+    first, diagnosis, changed = shown_of((first, diagnosis, found.toggles), redact=ask.redact)
+    document = examination_document(first)
     if ask.as_json:
         print_json(document)
     else:
         print_diagnosis(diagnosis, top=ask.top)
-        print_toggles(found.toggles, first.provenance.mode)
+        print_toggles(changed, first.provenance.mode)
         print_repeats(found.runs)
     write_all(ask.outputs, diagnosis, document, force=ask.force)
-    if not ask.as_json and not ask.quiet:
+    if not (ask.as_json or ask.quiet or ask.redact):
         again = typed("--repeat", "--toggle", *(["--backend"] if case.backend is Backend.CPU else []))
         next_command(f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor diagnose {again}")

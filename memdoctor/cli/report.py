@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from memdoctor.cli.options import OUTPUT, PARTS, TOP, options
-from memdoctor.cli.output import Output, check_outputs, print_json, write_all
+from memdoctor.cli.output import Output, check_outputs, print_json, shown_of, write_all
 from memdoctor.cli.showing import show_diagnosis
 from memdoctor.errors import UsageError
 from memdoctor.records import Diagnosis, Difference, Fit, Verification
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path))
 @options(OUTPUT, TOP, PARTS)
 def command(
-    file: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, top: int | None, details: bool,
-    checklist: bool,
+    file: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, redact: bool, top: int | None,
+    details: bool, checklist: bool,
 ) -> None:  # fmt: skip
     """Render a saved examination, diagnosis, fit, verification or difference again: on the terminal, or with -o."""
     from memdoctor import doctor
@@ -44,6 +44,7 @@ def command(
             f"{option} has nothing to print", why=f"{file} holds one examination: no advice rests on it",
             hint="memdoctor diagnose -o FILE saves all of a diagnosis",
         )  # fmt: skip
+    report = shown_of(report, redact=redact)
     document, show = _rendered(report, top=top or 0, details=details, checklist=checklist)
     if as_json:
         print_json(document)

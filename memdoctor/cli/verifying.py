@@ -11,7 +11,7 @@ from typing import Any
 import rich_click as click
 
 from memdoctor.cli.options import asked
-from memdoctor.cli.output import check_outputs, next_command, print_json, progress, typed, write_all
+from memdoctor.cli.output import check_outputs, next_command, print_json, progress, shown_of, typed, write_all
 from memdoctor.errors import UsageError
 from memdoctor.records import Loop, Verification, VerificationPlan
 
@@ -58,13 +58,13 @@ def verify(given: dict[str, Any], learning_rate: float | None) -> None:
         found = doctor.verify(doctor.with_assumed(opened, assumed), plan, time_limit=ask.time_limit)
         if tell is not None:
             tell(1, 0, 1, f"{len(found.checks)} checks")
-    document = verification_document(found)
+    document = verification_document(found := shown_of(found, redact=ask.redact))
     if ask.as_json:
         print_json(document)
     else:
         print_verification(found)
     write_all(ask.outputs, found, document, force=ask.force)
-    if not ask.as_json and not ask.quiet:
+    if not (ask.as_json or ask.quiet or ask.redact):
         again = typed("--json", "-q", "--quiet")
         next_command(
             f"memdoctor report {ask.outputs[0]}" if ask.outputs else f"memdoctor probe {again} -o verification.json"
