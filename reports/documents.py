@@ -35,6 +35,7 @@ __all__ = [
     "KINDS",
     "diagnosis_document",
     "difference_document",
+    "document_of",
     "examination_document",
     "explanation_document",
     "fit_document",
@@ -116,6 +117,18 @@ _OTHERS: dict[str, type] = {"verification": Verification, "fit": Fit, "differenc
 
 
 _VERDICTS = {"verification": "passed", "difference": "same"}  # what is worked out and written too
+
+
+def document_of(report: Diagnosis | Examination | Fit | Difference | Verification) -> dict[str, Any]:
+    """The document of any kind of report."""
+    makers: dict[type, Callable[[Any], dict[str, Any]]] = {
+        Diagnosis: diagnosis_document,
+        Examination: examination_document,
+        Fit: fit_document,
+        Difference: difference_document,
+        Verification: verification_document,
+    }
+    return makers[type(report)](report)
 
 
 def fit_document(fit: Fit) -> dict[str, Any]:

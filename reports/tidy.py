@@ -6,6 +6,7 @@ like a formula for one, so such text begins with an apostrophe.
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -208,3 +209,10 @@ def _cell(value: Any) -> Any:
     said = "".join(character if character.isprintable() else "?" for character in value)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]}...{said[-_LONGEST // 2 :]}"
     return f"'{said}" if said.startswith(_FORMULA) else said
+
+
+def frame_of(text: str) -> Any:
+    """The table as a pandas frame; whole numbers stay whole where some are missing."""
+    import pandas as pd
+
+    return pd.read_csv(io.StringIO(text), dtype_backend="numpy_nullable")
