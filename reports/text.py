@@ -12,7 +12,7 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, marks of direction, lone s
 
 def plain(text: object) -> str:
     """Without characters that nobody sees; line ends stay, each as one."""
-    lines = str(text).splitlines() or [""]
+    lines = str(text).expandtabs(4).splitlines() or [""]
     return "\n".join("".join("\ufffd" if unicodedata.category(c) in _UNSEEN else c for c in line) for line in lines)
 
 

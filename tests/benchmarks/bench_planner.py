@@ -1,9 +1,9 @@
 """The planner beside exhaustive search over its own levers, on workloads that do not fit; nothing is measured here.
 
-Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--of WORD] [--exhaustive]``. The grid is four models on
-three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, the step time of the
-fastest plan over that of the fastest setting that fits when probed directly, each by the estimate of its own probe;
-then the probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be
+Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--skip N] [--of WORD] [--exhaustive]``. The grid is four
+models on three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, the step
+time of the fastest plan over that of the fastest setting that fits when probed directly, each by the estimate of its own
+probe; then the probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be
 faster than what was found: all, where nothing was.
 """
 
@@ -143,13 +143,14 @@ def main() -> None:
     """Run the cells and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, help="that many, spread out over the grid")
+    parser.add_argument("--skip", type=int, default=0, help="so many of the grid, to go on where a run was stopped")
     parser.add_argument("--of", default="", help="only those with this word")
     parser.add_argument("--exhaustive", action="store_true")
     options = parser.parse_args()
     grid = list(product(MODELS, CARDS, LENGTHS, TOKENS))
     grid = [grid[at * STRIDE % len(grid)] for at in range(len(grid))]
     tally = Tally()
-    for model, (gpu, memory), length, tokens in grid:
+    for model, (gpu, memory), length, tokens in grid[options.skip :]:
         batch = tokens // length
         if tally.cells == options.cells:
             break

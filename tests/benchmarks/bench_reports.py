@@ -20,7 +20,7 @@ from memdoctor.doctor import open_case, probe
 from memdoctor.records import Event, Examination, Phase
 from memdoctor.storage import examination_document, write_document
 
-FORMATS = ("html",)
+FORMATS = ("html", "png", "svg", "md", "csv", "json.gz", "trace.json", "pickle")
 
 
 def repeated(examination: Examination, events: int) -> Examination:
