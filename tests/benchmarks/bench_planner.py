@@ -2,9 +2,9 @@
 
 Run as ``python tests/benchmarks/bench_planner.py [--cells N] [--skip N] [--of WORD] [--exhaustive]``. The grid is four
 models on three cards at three lengths and with three batches. Per cell it prints, for each cost of a change, the step
-time of the fastest plan over that of the fastest setting that fits when probed directly, each by the estimate of its own
-probe; then the probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast to be
-faster than what was found: all, where nothing was.
+time of the fastest plan over that of the fastest setting that fits when probed directly, each by the estimate of its
+own probe; then the probes that the planner asked for. Without ``--exhaustive`` only those are probed that are forecast
+to be faster than what was found: all, where nothing was.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Medians of rendering a saved examination of bert-large with 100,000 events; nothing is judged here.
+"""Medians of rendering a saved examination, of bert-large with 100,000 events; nothing is judged here.
 
-Run as ``python tests/benchmarks/bench_reports.py [--repeat N] [--events N]``. Prints, for each format, the seconds of
-``memdoctor report FILE -o OUT`` from start to end, and the size of what was written. The examination is a real one
-whose second step is repeated until there are as many events.
+Run as ``python tests/benchmarks/bench_reports.py [--repeat N] [--events N] [--model NAME]``. Prints, for each format,
+the seconds of ``memdoctor report FILE -o OUT`` from start to end, and the size of what was written. The examination is
+a real one whose second step is repeated until there are as many events.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--model", default="bert-large-uncased")
     options = parser.parse_args()
-    case = open_case("bert-large-uncased", gpu="T4", backend="simulated")
+    case = open_case(options.model, gpu="T4", backend="simulated")
     examination = repeated(probe(case).runs[0], options.events)
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "large.json"
