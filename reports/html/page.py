@@ -30,7 +30,7 @@ from memdoctor.reports.wording import growth_with_batch, peak_sum, prediction_be
 from memdoctor.units import format_bytes
 
 _HERE = Path(__file__).parent
-MOST_ROWS = 250  # of a table of modules or tensors: the rest is in the JSON
+MOST_ROWS = 200  # of a table of modules or tensors: the rest is in the JSON
 _SCRIPTS = ("report.js", "uPlot.iife.min.js", "timeline.js")
 _STYLES = ("report.css", "uPlot.min.css")
 

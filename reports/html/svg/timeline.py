@@ -136,8 +136,10 @@ def _areas(stack: Stack, frame: _Frame) -> Iterator[Markup]:
 
 def _stairs(stack: Stack, sizes: Sequence[int], frame: _Frame, *, back: bool = False) -> str:
     """A line that holds each size until the next event that is shown; ``back``: from its end to its begin."""
-    xs = [f"{frame.x(event):.1f}" for event in (*stack.events, stack.of)]
     ys = [f"{frame.y(size):.1f}" for size in sizes]
+    changes = [at for at, y in enumerate(ys) if at == 0 or y != ys[at - 1]]  # most are flat for long: less to write
+    xs = [f"{frame.x(stack.events[at]):.1f}" for at in changes] + [f"{frame.x(stack.of):.1f}"]
+    ys = [ys[at] for at in changes]
     if back:
         return f"L{xs[-1]} {ys[-1]}" + "".join(f"V{y}H{x}" for x, y in zip(xs[-2::-1], ys[::-1], strict=True))
     return f"M{xs[0]} {ys[0]}" + "".join(f"V{y}H{x}" for x, y in zip(xs[1:], ys, strict=True))
