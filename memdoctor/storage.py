@@ -134,7 +134,7 @@ def read_document(path: Path) -> dict[str, Any]:
     except (EOFError, ValueError, RecursionError, zlib.error) as error:
         raise InputError(f"{path} is broken or not JSON", why=str(error)) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if type(version) is not int or version < 1 or "kind" not in document:
+    if type(version) is not int or version < 1 or not isinstance(document.get("kind"), str):
         raise InputError(f"{path} is not a memdoctor file", why="it has no schema_version and kind")
     if version > SCHEMA_VERSION:
         raise InputError(

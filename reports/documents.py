@@ -29,6 +29,7 @@ from memdoctor.records import (
     PhaseUse,
     Verification,
 )
+from memdoctor.reports.text import cut
 from memdoctor.storage import SCHEMA_VERSION, envelope, examination_document, read_document
 
 __all__ = [
@@ -81,7 +82,10 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
     Raises:
         InputError: not there, broken, of another kind, or written by a newer memdoctor.
     """
-    document = read_document(path)
+    return _diagnosis_in(path, read_document(path), conclude)
+
+
+def _diagnosis_in(path: Path, document: Mapping[str, Any], conclude: Callable[[Examination], Diagnosis]) -> Diagnosis:
     try:
         match document["kind"]:
             case "diagnosis":
@@ -90,7 +94,10 @@ def read_diagnosis(path: Path, conclude: Callable[[Examination], Diagnosis]) -> 
                 return conclude(examination_from_json(document))
     except ValueError as error:
         raise InputError(f"{path} is a broken {document['kind']}", why=str(error)) from error
-    raise InputError(f"{path} cannot be reported", why=f"it is a {document['kind']}", hint="a diagnosis or examination")
+    raise InputError(
+        f"{path} is no diagnosis and no examination", why=f"its kind is {cut(str(document['kind']), 60)}",
+        hint="a file that memdoctor diagnose or probe saved",
+    )  # fmt: skip
 
 
 def read_report(
@@ -104,7 +111,7 @@ def read_report(
     document = read_document(path)
     kind = document["kind"]
     if kind not in _OTHERS:
-        return read_diagnosis(path, conclude)
+        return _diagnosis_in(path, document, conclude)
     try:
         found: object = from_json(_OTHERS[kind], document)
     except ValueError as error:

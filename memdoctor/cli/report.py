@@ -26,13 +26,16 @@ def command(
     file: Path, outputs: tuple[Output, ...], as_json: bool, force: bool, quiet: bool, redact: bool, top: int | None,
     details: bool, checklist: bool,
 ) -> None:  # fmt: skip
-    """Render a saved examination, diagnosis, fit, verification or difference again: on the terminal, or with -o."""
+    """Render a saved examination, diagnosis, fit, verification or difference again: on the terminal, or with -o.
+
+    FILE can be - for standard input.
+    """
     from memdoctor import doctor
     from memdoctor.reports.documents import read_report
 
     if file.resolve() in {output.path.resolve() for output in outputs}:
         raise UsageError(f"{file} is read and cannot be written", why="its evidence would be lost", hint="another -o")
-    report = read_report(file, doctor.conclude)
+    report = read_report(Path("/dev/stdin") if file == Path("-") else file, doctor.conclude)
     check_outputs(outputs, type(report), force=force)
     if isinstance(report, Difference):
         _refuse_parts(file, report, {"--details": details, "--checklist": checklist})

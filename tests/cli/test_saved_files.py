@@ -195,3 +195,11 @@ def test_a_bug_shows_its_traceback_to_those_who_ask(
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback (most recent call last)" in done.stderr
     assert "the flux capacitor is empty" in done.stderr
+
+
+def test_a_saved_file_comes_from_standard_input_too(main_job: Any) -> None:
+    report = [sys.executable, "-m", "memdoctor", "report"]
+    with main_job.path.open("rb") as file:
+        piped = subprocess.run([*report, "-", "--json"], stdin=file, capture_output=True, check=True)
+    named = subprocess.run([*report, str(main_job.path), "--json"], capture_output=True, check=True)
+    assert piped.stdout == named.stdout

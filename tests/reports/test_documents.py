@@ -14,7 +14,14 @@ import memdoctor
 from memdoctor.doctor import conclude
 from memdoctor.errors import InputError
 from memdoctor.records import Diagnosis, Examination
-from memdoctor.reports.documents import KINDS, diagnosis_document, examination_document, read_diagnosis, schema
+from memdoctor.reports.documents import (
+    KINDS,
+    diagnosis_document,
+    examination_document,
+    read_diagnosis,
+    read_report,
+    schema,
+)
 from memdoctor.storage import write_document
 
 
@@ -148,12 +155,14 @@ def test_derived_figures_in_a_saved_examination_are_not_believed(examination: Ex
     assert read_diagnosis(tmp_path / "a.json", conclude).peak.allocated_bytes == 700
 
 
+@pytest.mark.parametrize("read", [read_diagnosis, read_report])
 @pytest.mark.parametrize("kind", ["check", "explanation", "", None, 1, [], {}])
-def test_another_kind_cannot_be_reported(tmp_path: Path, kind: Any) -> None:
+def test_another_kind_cannot_be_reported(tmp_path: Path, kind: Any, read: Any) -> None:
     path = tmp_path / "a.json"
     write_document(path, {"schema_version": 1, "kind": kind}, force=False)
-    with pytest.raises(InputError, match="cannot be reported") as caught:
-        read_diagnosis(path, conclude)
+    wrong = "is no diagnosis" if isinstance(kind, str) else "is not a memdoctor file"
+    with pytest.raises(InputError, match=wrong) as caught:
+        read(path, conclude)
     assert str(path) in caught.value.what
 
 
