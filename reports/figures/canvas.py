@@ -25,6 +25,10 @@ from memdoctor.units import format_bytes
 
 WIDTH = 12.0  # inches: 1800 pixels
 _LETTERS = 150  # of a line over the whole width
+_TOGGLES, _BATCHES = (
+    "Reserved, with one thing changed", "Reserved by batch and length: outlined as probed, all else predicted"
+)  # fmt: skip
+_WITHOUT_PARTS = {_TOGGLES, _BATCHES, ""}  # titles of figures that show no category, and need no legend of them
 Draw = Callable[[Axes], None]
 
 
@@ -77,16 +81,14 @@ def _panels(diagnosis: Diagnosis) -> dict[str, tuple[str, float, Draw]]:
         panels["timeline"] = ("Memory over the steps", 3.6, lambda axes: parts.timeline(axes, diagnosis, stack))
     if diagnosis.toggles:
         rows = 1 + min(len(diagnosis.toggles), parts.MOST_TOGGLES)
-        title = "Reserved, with one thing changed"
-        panels["toggles"] = (title, 0.3 * rows, lambda axes: parts.toggles(axes, diagnosis))
+        panels["toggles"] = (_TOGGLES, 0.3 * rows, lambda axes: parts.toggles(axes, diagnosis))
     if diagnosis.modules:
         rows = min(len(diagnosis.modules), parts.MOST_MODULES)
         title = "The modules that hold most at the peak"
         panels["modules"] = (title, 0.3 * rows, lambda axes: parts.modules(axes, diagnosis))
     found = batch_map_of(diagnosis)
     if found is not None:
-        title = "Reserved by batch and length: outlined as probed, all else predicted"
-        panels["batches"] = (title, 0.55 * len(found.rows), lambda axes: parts.batches(axes, found))
+        panels["batches"] = (_BATCHES, 0.55 * len(found.rows), lambda axes: parts.batches(axes, found))
     return panels
 
 
@@ -159,12 +161,14 @@ def _stacked(words: str, panels: list[tuple[str, float, Draw]], *, good: bool | 
     top = height - head
     for title, inches, draw in panels:
         top -= 0.35
-        left = 0.24 if title.startswith(("Reserved, with", "The modules", "What B")) or not title else 0.075
+        left = 0.24 if title.startswith((_TOGGLES, "What B")) or not title else 0.075
+        left = 0.36 if title.startswith("The modules") else left
         axes = figure.add_axes((left, (top - inches) / height, 0.98 - left, inches / height))
         figure.text(0.02, (top + 0.1) / height, title, fontsize=10, fontweight="bold", va="bottom")
         draw(axes)
         top -= inches + 0.2
-    _legend(figure, height)
+    if any(title not in _WITHOUT_PARTS for title, _, _ in panels):
+        _legend(figure, height)
     return figure
 
 

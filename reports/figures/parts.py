@@ -85,7 +85,8 @@ def timeline(axes: Axes, diagnosis: Diagnosis, stack: Stack) -> None:
     axes.set_ylim(0, top)
     axes.set_xticks([])
     some = f"{len(stack.events):,} of {stack.of:,} events, each the highest of its neighbours"
-    axes.set_xlabel(some if stack.thinned else f"{stack.of:,} events", fontsize=8, color=SOFT)
+    events = some if stack.thinned else f"{stack.of:,} events"
+    axes.set_xlabel(f"{events}; dashed: reserved", fontsize=8, color=SOFT)
     bytes_axis(axes.yaxis, top)
     bare(axes, "left", "bottom")
 
@@ -127,7 +128,10 @@ def toggles(axes: Axes, diagnosis: Diagnosis) -> None:
         mark, colour = ("✓", GOOD) if fits else ("✗", MARK)
         axes.text(size, row, f" {format_bytes(size)} {mark}", va="center", fontsize=8.5, color=colour, bbox=_PAPER)
     if limit <= _FAR * highest:
-        axes.axvline(limit, color=MARK, linewidth=1.3)
+        axes.axvline(limit, color=MARK, linewidth=1.3, zorder=0)
+        words = f"PyTorch can have {format_bytes(limit)}"
+        below = axes.get_xaxis_transform()
+        axes.text(limit, -0.02, words, ha="center", va="top", fontsize=8, color=MARK, transform=below)
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(highest, limit if limit <= _FAR * highest else 0))
@@ -145,7 +149,7 @@ def modules(axes: Axes, diagnosis: Diagnosis) -> None:
             axes.barh(row, size, left=begin, height=0.7, color=COLOURS[category.value])
             begin += size
         axes.text(begin, row, f" {format_bytes(begin)}", va="center", fontsize=8)
-    axes.set_yticks(range(len(rows)), [fitting(use.path or "(no module)", 44) for use in rows])
+    axes.set_yticks(range(len(rows)), [fitting(use.path or "(no module)", 56) for use in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max((use.total for use in rows), default=1))
     axes.set_xticks([])

@@ -19,7 +19,7 @@ from memdoctor.records import Budget, Diagnosis, Difference, ModuleUse
 from memdoctor.reports.charts.batch_map import batch_map_of
 from memdoctor.reports.charts.stack import stack_of
 from memdoctor.reports.documents import diagnosis_document
-from memdoctor.reports.figures import diagnosis_png, diagnosis_svg, difference_png, figures_of, parts
+from memdoctor.reports.figures import canvas, diagnosis_png, diagnosis_svg, difference_png, figures_of, parts
 from memdoctor.reports.figures.drawing import style
 from memdoctor.storage import write_document
 
@@ -94,7 +94,9 @@ def test_every_toggle_has_its_bar_and_says_whether_it_fits(real: Diagnosis) -> N
     axes = drawn(parts.toggles, real)
     wanted = [real.peak.reserved_bytes, *(toggle.peak.reserved_bytes for toggle in real.toggles)]
     assert [int(bar.get_width()) for bar in axes.patches] == wanted
-    assert [text.get_text()[-1] for text in axes.texts] == ["✗", *("✓" if one.fits else "✗" for one in real.toggles)]
+    *told, line = [text.get_text() for text in axes.texts]
+    assert [words[-1] for words in told] == ["✗", *("✓" if one.fits else "✗" for one in real.toggles)]
+    assert line == "PyTorch can have 14.44 GiB"
 
 
 def test_modules_are_stacked_by_category(real: Diagnosis) -> None:
@@ -176,3 +178,18 @@ def test_the_command_writes_the_same_bytes_in_every_process_without_torch(real: 
         written.append([path.read_bytes() for path in files])
     assert written[0] == written[1]
     assert len(written[0]) == 12
+
+
+def test_no_name_of_a_module_begins_outside_of_its_picture(real: Diagnosis) -> None:
+    """The longest name that is not cut, in the figure that goes to a file."""
+    title, height, draw = canvas._panels(real)["modules"]
+    figure = canvas._stacked("", [(title, height, draw)])
+    figure.canvas.draw()
+    labels = [label for axes in figure.axes for label in axes.get_yticklabels()]
+    assert max(len(label.get_text()) for label in labels) > 50
+    assert min(label.get_window_extent().x0 for label in labels) >= 0
+
+
+def test_a_figure_without_categories_has_no_legend_of_them(real: Diagnosis) -> None:
+    legends = {name: bool(canvas._stacked("", [panel]).legends) for name, panel in canvas._panels(real).items()}
+    assert legends == {"capacity": True, "timeline": True, "toggles": False, "modules": True, "batches": False}
