@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,7 +26,8 @@ from memdoctor.units import format_bytes
 WIDTH = 12.0  # inches: 1800 pixels
 _LETTERS = 150  # of a line over the whole width
 _TOGGLES, _BATCHES = (
-    "Reserved, with one thing changed", "Reserved by batch and length: outlined as probed, all else predicted"
+    "Reserved, with one thing changed",
+    "Reserved by batch and length: bold was probed, all else is predicted; outlined is the target",
 )  # fmt: skip
 _WITHOUT_PARTS = {_TOGGLES, _BATCHES, ""}  # titles of figures that show no category, and need no legend of them
 Draw = Callable[[Axes], None]
@@ -43,7 +44,7 @@ def diagnosis_svg(diagnosis: Diagnosis) -> bytes:
 
 
 def difference_png(difference: Difference) -> bytes:
-    """Two cards and what grew between them."""
+    """What one holds more than the other, part by part."""
     return _difference(difference, "png")
 
 
@@ -96,7 +97,7 @@ def _diagnosis(diagnosis: Diagnosis, kind: str) -> bytes:
     panels = _panels(diagnosis)
     with style():
         shown = [panels[name] for name in ("capacity", "timeline", "toggles") if name in panels]
-        figure = _stacked(_said(diagnosis), shown, good=diagnosis.fits)
+        figure = _stacked(_said(diagnosis), shown, good=diagnosis.fits, sizes=dict(diagnosis.breakdown.items()))
         return file_of(figure, kind)
 
 
@@ -146,8 +147,17 @@ def _fit(fit: Fit, kind: str) -> bytes:
         return file_of(_stacked(title, [("", height, draw)]), kind)
 
 
-def _stacked(words: str, panels: list[tuple[str, float, Draw]], *, good: bool | None = None) -> Figure:
-    """Words above panels, one below the other, each of its height; what is in colour has its legend at the end."""
+def _stacked(
+    words: str,
+    panels: list[tuple[str, float, Draw]],
+    *,
+    good: bool | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Figure:  # fmt: skip
+    """Words above panels, one below the other, each of its height; what is in colour has its legend at the end.
+
+    ``sizes`` are told in the legend: what is a thin stripe of the card has its figure there.
+    """
     lines = words.split("\n") if words else []
     head = (0.42 + 0.19 * (len(lines) - 1) + 0.15) if lines else 0.1
     gaps = [0.55] * len(panels)
@@ -168,13 +178,15 @@ def _stacked(words: str, panels: list[tuple[str, float, Draw]], *, good: bool | 
         draw(axes)
         top -= inches + 0.2
     if any(title not in _WITHOUT_PARTS for title, _, _ in panels):
-        _legend(figure, height)
+        _legend(figure, height, sizes or {})
     return figure
 
 
-def _legend(figure: Figure, height: float) -> None:
-    named = [Patch(facecolor=colour, label=name.replace("_", " ")) for name, colour in COLOURS.items()]
+def _legend(figure: Figure, height: float, sizes: Mapping[str, int]) -> None:
+    names = [name for name in COLOURS if sizes.get(name, 1)]
+    labels = [" ".join([name.replace("_", " "), *([format_bytes(sizes[name])] if sizes else [])]) for name in names]
+    named = [Patch(facecolor=COLOURS[name], label=label) for name, label in zip(names, labels, strict=True)]
     figure.legend(
-        handles=named, loc="lower left", bbox_to_anchor=(0.012, 0.02 / height), ncols=len(named), fontsize=7.5,
-        frameon=False, handlelength=1, handletextpad=0.4, columnspacing=1.1, labelcolor=SOFT,
+        handles=named, loc="lower left", bbox_to_anchor=(0.012, 0.02 / height), ncols=5 if sizes else len(named),
+        fontsize=7.5, frameon=False, handlelength=1, handletextpad=0.4, columnspacing=1.1, labelcolor=SOFT,
     )  # fmt: skip
