@@ -16,5 +16,5 @@ def show_diagnosis(diagnosis: Diagnosis, *, top: int, details: bool, checklist: 
         print_details(diagnosis)
     if checklist:
         print_checklist(diagnosis)
-    if claims or details:
+    if claims or details or checklist:
         print_claims(diagnosis)

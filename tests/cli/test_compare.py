@@ -102,7 +102,7 @@ def test_a_fit_is_nothing_to_compare(
     write_document(fit, fit_document(made), force=False)
     done = run("compare", *((fit, before) if place == 0 else (before, fit)))
     assert (done.returncode, done.stdout) == (INPUT, "")
-    assert "why: it is a fit" in done.stderr
+    assert "why: its kind is fit" in done.stderr
 
 
 def test_what_cannot_be_done_is_said_before_it_is_tried(run: Any, before: Path, tmp_path: Path) -> None:

@@ -97,9 +97,9 @@ def test_a_document_is_valid_and_reads_back(
 
 def test_a_difference_is_nothing_to_compare(difference: Difference, tmp_path: Path) -> None:
     write_document(tmp_path / "a.json", difference_document(difference), force=False)
-    with pytest.raises(InputError, match="cannot be") as caught:
+    with pytest.raises(InputError, match="is no diagnosis and no examination") as caught:
         read_diagnosis(tmp_path / "a.json", lambda _: pytest.fail("no examination"))
-    assert caught.value.why == "it is a difference"
+    assert caught.value.why == "its kind is difference"
 
 
 def test_a_fit_is_nothing_to_compare(diagnosis: Diagnosis, tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_a_fit_is_nothing_to_compare(diagnosis: Diagnosis, tmp_path: Path) -> No
     write_document(tmp_path / "a.json", fit_document(fit), force=False)
     with pytest.raises(InputError) as caught:
         read_diagnosis(tmp_path / "a.json", lambda _: pytest.fail("no examination"))
-    assert (caught.value.why, caught.value.hint) == ("it is a fit", "a diagnosis or examination")
+    assert (caught.value.why, caught.value.hint) == ("its kind is fit", "a file that memdoctor diagnose or probe saved")
