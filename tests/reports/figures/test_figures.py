@@ -19,7 +19,7 @@ from memdoctor.records import Budget, Diagnosis, Difference, ModuleUse
 from memdoctor.reports.charts.batch_map import batch_map_of
 from memdoctor.reports.charts.stack import stack_of
 from memdoctor.reports.documents import diagnosis_document
-from memdoctor.reports.figures import diagnosis_png, diagnosis_svg, difference_png, figures_of, parts
+from memdoctor.reports.figures import bar, diagnosis_png, diagnosis_svg, difference_png, figures_of, parts
 from memdoctor.reports.figures.drawing import style
 from memdoctor.storage import write_document
 
@@ -66,7 +66,7 @@ def test_the_parts_of_the_bar_sum_to_the_card(real: Diagnosis) -> None:
         }),
     )  # fmt: skip
     for diagnosis in (real, fits):
-        axes = drawn(parts.capacity, diagnosis)
+        axes = drawn(bar.capacity, diagnosis)
         widths = [int(patch.get_width()) for patch in axes.patches]
         held = [size for name, size in diagnosis.breakdown.items() if size and name != "free"]
         assert widths == [*held, abs(diagnosis.breakdown.free)]
@@ -75,7 +75,7 @@ def test_the_parts_of_the_bar_sum_to_the_card(real: Diagnosis) -> None:
 
 def test_budgets_are_lines_of_the_bar(real: Diagnosis) -> None:
     budget = Budget(name="ours", metric="peak_reserved", limit_bytes=1 << 33, value_bytes=1, status="kept")
-    axes = drawn(parts.capacity, replace(real, budgets=(budget,)))
+    axes = drawn(bar.capacity, replace(real, budgets=(budget,)))
     assert [list(line.get_xdata()) for line in axes.lines] == [[real.device.total_bytes] * 2, [1 << 33] * 2]
     assert any("ours: 8.00 GiB" in text.get_text() for text in axes.texts)
 
