@@ -7,7 +7,7 @@ from itertools import accumulate
 from matplotlib.axes import Axes
 
 from memdoctor.records import Budget, Diagnosis
-from memdoctor.reports.figures.drawing import MARK, SIZE, SOFT, bare, bytes_axis
+from memdoctor.reports.figures.drawing import MARK, PAPER, SIZE, SOFT, bare, bytes_axis
 from memdoctor.reports.figures.layout import SIDE, WIDTH
 from memdoctor.reports.figures.lettering import fitting, width_of
 from memdoctor.reports.palette import COLOURS, on
@@ -81,5 +81,5 @@ def _line(axes: Axes, at: int, words: str, colour: str, *, row: int, whole: int)
     y = -_BAR / 2 - _ROW * (row - 0.4) if row else _BAR / 2 + _ROW / 2
     axes.annotate(
         words, (at, y), xytext=(-4 if left else 4, 0), textcoords="offset points", ha="right" if left else "left",
-        va="center", fontsize=SIZE, color=colour,
+        va="center", fontsize=SIZE, color=colour, bbox=PAPER, zorder=3,
     )  # fmt: skip

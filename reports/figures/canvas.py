@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from matplotlib.figure import Figure
+
 from memdoctor.levers.wording import in_words
 from memdoctor.records import Category, Diagnosis, Difference, Fit, ModuleUse
 from memdoctor.reports.advice import time_of
@@ -63,6 +65,22 @@ def figures_of(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
                 yield f"{name}.{kind}", file_of(stacked("", (), [panel]), kind)
 
 
+def figure_alone(diagnosis: Diagnosis, name: str) -> Figure:
+    """One of the figures that the diagnosis has."""
+    with style():
+        return stacked("", (), [_panels(diagnosis, alone=True)[name]])
+
+
+def canvas_of(diagnosis: Diagnosis) -> Figure:
+    """The verdict, and under it those of the figures that say most."""
+    headline, _, why = diagnosis.verdict.sentence.partition(": ")
+    with style():
+        panels = _panels(diagnosis, alone=False)
+        shown = [panels[name] for name in _ON_CANVAS if name in panels]
+        mark = "✓" if diagnosis.fits else "✗"
+        return stacked(f"{mark} {headline}", _told(diagnosis, why), shown, good=diagnosis.fits)
+
+
 def _panels(diagnosis: Diagnosis, *, alone: bool) -> dict[str, Panel]:
     """The figures of this diagnosis; ``alone`` each names its colours, on one canvas the first does for all."""
     timeline = diagnosis.timeline
@@ -120,13 +138,8 @@ def _named(part: str) -> str:
 
 
 def _diagnosis(diagnosis: Diagnosis, kind: str) -> bytes:
-    headline, _, why = diagnosis.verdict.sentence.partition(": ")
     with style():
-        panels = _panels(diagnosis, alone=False)
-        shown = [panels[name] for name in _ON_CANVAS if name in panels]
-        mark = "\u2713" if diagnosis.fits else "\u2717"
-        figure = stacked(f"{mark} {headline}", _told(diagnosis, why), shown, good=diagnosis.fits)
-        return file_of(figure, kind)
+        return file_of(canvas_of(diagnosis), kind)
 
 
 def _told(diagnosis: Diagnosis, why: str) -> list[str]:

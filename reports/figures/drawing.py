@@ -22,6 +22,7 @@ from memdoctor.units import GIB, KIB, MIB
 
 DPI = 200  # 9 inches are 1800 pixels; shown at half of that, 9 points are as high as 12.5 pixels
 SIZE = 8.5  # points, of what is written on and beside bars
+PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1}  # behind words that cross a line
 TEXT, SOFT, LINE, MARK, GOOD, BAND = "#1b1f24", "#57606a", "#d0d7de", "#b00020", "#0a5c2b", "#f3f5f8"
 _SETTINGS: dict[Any, Any] = {
     "font.family": FONT, "font.size": 9, "text.parse_math": False, "axes.edgecolor": LINE,

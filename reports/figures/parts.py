@@ -12,19 +12,18 @@ from memdoctor.levers.wording import in_words
 from memdoctor.records import Category, Diagnosis, Difference
 from memdoctor.reports.charts.batch_map import BatchMap
 from memdoctor.reports.charts.stack import Stack
-from memdoctor.reports.figures.drawing import BAND, GOOD, LINE, MARK, SIZE, SOFT, TEXT, bare, bytes_axis
+from memdoctor.reports.figures.drawing import BAND, GOOD, LINE, MARK, PAPER, SIZE, SOFT, TEXT, bare, bytes_axis
 from memdoctor.reports.figures.layout import SIDE, WIDTH
 from memdoctor.reports.figures.lettering import fitting, width_of
 from memdoctor.reports.palette import COLOURS
 from memdoctor.units import format_bytes
 
-_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1}  # behind words that cross a line
 _FAR = 1.6  # a limit this many times the highest point is told above a timeline, and not drawn
 _VERY_FAR = 5  # likewise of toggles, whose bars say their size beside them
 _SMALL = 7.5  # points: names of phases
 _NAME = 9  # points: of rows
 MOST_MODULES, MOST_TOGGLES = 12, 10
-SIZE_NAMES, TOGGLE_NAMES, MODULE_NAMES, LENGTH_NAMES, PART_NAMES = 0.65, 2.3, 2.9, 1.0, 1.6
+SIZE_NAMES, TOGGLE_NAMES, MODULE_NAMES, LENGTH_NAMES, PART_NAMES = 0.65, 2.3, 4.0, 1.0, 1.6
 """Inches for what stands left of each figure."""
 
 
@@ -86,7 +85,7 @@ def _instants(axes: Axes, diagnosis: Diagnosis, stack: Stack, size: int) -> None
         axes.axvline(at, color=MARK, linewidth=1, linestyle=":", ymax=0.93)  # below the phases' names
         axes.annotate(
             "✗ out of memory", (at, 0), xytext=(3, 6), textcoords="offset points", color=MARK, fontsize=8,
-            bbox=_PAPER,
+            bbox=PAPER,
         )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def toggles(axes: Axes, diagnosis: Diagnosis) -> None:
         crosses = near and size <= limit < ends  # then the words are on the bar
         axes.text(
             size, row, words.rstrip() if not crosses else words, va="center", ha="right" if crosses else "left",
-            fontsize=SIZE, color=TEXT if crosses else GOOD if fits else MARK, bbox=None if crosses else _PAPER,
+            fontsize=SIZE, color=TEXT if crosses else GOOD if fits else MARK, bbox=None if crosses else PAPER,
         )  # fmt: skip
     if near:
         axes.axvline(limit, color=MARK, linewidth=1.3)

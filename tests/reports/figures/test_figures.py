@@ -167,7 +167,7 @@ def test_the_command_writes_the_same_bytes_in_every_process_without_torch(real: 
             sys.executable, "-X", "importtime", "-m", "memdoctor", "report", str(saved), "-o", f"{out}/",
             "-o", f"{out}.png", "-o", f"{out}.svg",
         ]  # fmt: skip
-        unwritable = {"MPLCONFIGDIR": str(tmp_path / "nowhere" / "else"), "PYTHONHASHSEED": seed}
+        unwritable = {"MPLCONFIGDIR": f"{os.devnull}/none", "PYTHONHASHSEED": seed}
         ran = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **unwritable})
         own = [line for line in ran.stderr.splitlines() if not line.startswith("import time:")]
         assert all(line.startswith("wrote ") for line in own), own
