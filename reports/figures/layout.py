@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from memdoctor.reports.figures.drawing import GOOD, MARK, TEXT
+from memdoctor.reports.figures.drawing import DPI, GOOD, MARK, TEXT
 from memdoctor.reports.figures.lettering import BOLD, wrapped
 from memdoctor.reports.palette import COLOURS
 
@@ -73,7 +73,7 @@ def stacked(headline: str, told: Sequence[str], panels: Sequence[Panel], *, good
     begin = 0.1 + 0.3 * len(heads)
     top = begin + 0.19 * len(lines) + (0.1 if heads or lines else 0)
     height = top + sum(panel.inches for panel in panels) + 0.1
-    figure = Figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     colour = TEXT if good is None else GOOD if good else MARK
     left = SIDE / WIDTH
     figure.text(left, 1 - 0.1 / height, "\n".join(heads), fontsize=_HEADLINE, fontweight="bold", color=colour, va="top")
