@@ -122,8 +122,9 @@ def _capacity(diagnosis: Diagnosis, stack: Stack | None) -> Panel:
         if name != "free" and (size or name in over_time)
     }  # fmt: skip
     budgets = len(bar.budgets_shown(diagnosis))
+    place = "machine" if diagnosis.device.is_cpu else "card"
     return Panel(
-        "The card at the peak", bar.height_of(budgets), lambda axes: bar.capacity(axes, diagnosis),
+        f"The {place} at the peak", bar.height_of(budgets), lambda axes: bar.capacity(axes, diagnosis),
         left=bar.LEFT, below=0.35, key=key,
     )  # fmt: skip
 

@@ -15,11 +15,20 @@ import pytest
 from matplotlib.figure import Figure
 
 from memdoctor.doctor import conclude
-from memdoctor.records import Budget, Diagnosis, Difference, ModuleUse
+from memdoctor.records import Budget, Diagnosis, Difference, Fit, ModuleUse
 from memdoctor.reports.charts.batch_map import batch_map_of
 from memdoctor.reports.charts.stack import stack_of
 from memdoctor.reports.documents import diagnosis_document
-from memdoctor.reports.figures import bar, diagnosis_png, diagnosis_svg, difference_png, figures_of, parts
+from memdoctor.reports.figures import (
+    bar,
+    diagnosis_png,
+    diagnosis_svg,
+    difference_png,
+    figures_of,
+    fit_png,
+    fit_svg,
+    parts,
+)
 from memdoctor.reports.figures.drawing import style
 from memdoctor.storage import write_document
 
@@ -135,6 +144,17 @@ def test_no_name_breaks_a_picture_or_is_taken_for_mathematics(
     assert size_of(diagnosis_png(attacked))[0] == 1800
     assert dict(figures_of(attacked))["modules.png"].startswith(PNG)
     ET.fromstring(diagnosis_svg(attacked))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_breaks_the_picture_of_a_fit(real: Diagnosis, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    fit = Fit(
+        workload=replace(real.workload, model=name), device=replace(real.device, name=name),
+        provenance=real.provenance,
+    )  # fmt: skip
+    assert size_of(fit_png(fit))[0] == 1800
+    ET.fromstring(fit_svg(fit))
     assert capfd.readouterr() == ("", "")
 
 
