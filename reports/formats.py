@@ -77,7 +77,13 @@ def figures_of(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
 
 def format_of(name: str) -> Format | None:
     """The format of a file of this name; ``None``: there is none."""
-    return next((one for one in FORMATS if name.endswith(one.suffix)), None)
+    lower = name.lower()
+    return next((one for one in FORMATS if lower.endswith(one.suffix) and _whole(lower, one.suffix)), None)
+
+
+def _whole(name: str, suffix: str) -> bool:
+    """Whether it ends in that word, and not in one that only ends so: ``trace.json``, ``a.trace.json``."""
+    return suffix.startswith(".") or name == suffix or name.endswith(f".{suffix}")
 
 
 def suffixes_of(kind: type) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def command(
     elif not outputs:
         print_difference(difference, top=top or 0)
     write_all(outputs, difference, document, force=force)
-    if not (as_json or quiet or redact or outputs or difference.same):
+    if not (as_json or quiet or redact or outputs or STANDARD_INPUT in (a, b) or difference.same):
         next_command(f"memdoctor compare {a} {b} -o difference.md")
 
 

@@ -36,7 +36,7 @@ def command(details: bool, checklist: bool, claims: bool, **given: Any) -> None:
     if ask.as_json:
         print_json(document)
     else:
-        show_diagnosis(diagnosis, top=ask.top, details=details, checklist=checklist)
+        show_diagnosis(diagnosis, top=ask.top, details=details, checklist=checklist, claims=claims)
     write_all(ask.outputs, diagnosis, document, force=ask.force)
     if not (ask.as_json or ask.quiet or ask.redact):
         next_command(

@@ -20,7 +20,7 @@ from memdoctor.errors import InputError, UsageError
 from memdoctor.records import Diagnosis
 
 if TYPE_CHECKING:
-    from memdoctor.reports.formats import Report
+    from memdoctor.reports.formats import Format, Report
 
 _R = TypeVar("_R")
 
@@ -75,11 +75,17 @@ def check_outputs(outputs: Sequence[Output], kind: type, *, force: bool) -> None
             of_kind = "" if format_ is None else f" of a {kind.__name__.lower()}"
             raise UsageError(
                 f"cannot write {path}",
-                why=f"there is no report{of_kind} in the format {path.suffix or 'without a suffix'}",
+                why=f"there is no report{of_kind} {_named(path, format_)}",
                 hint=f"a name that ends in {', '.join(suffixes_of(kind))}",
             )
     if len({output.path.resolve() for output in outputs}) < len(outputs):
         raise UsageError("two outputs are one file", why=f"-o {' -o '.join(map(str, outputs))}")
+
+
+def _named(path: Path, format_: Format | None) -> str:
+    if format_ is not None:
+        return f"as {format_.name}"
+    return f"in the format {path.suffix}" if path.suffix else "without a suffix"
 
 
 def _check_folder(path: Path, kind: type) -> None:

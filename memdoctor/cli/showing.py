@@ -5,8 +5,8 @@ from __future__ import annotations
 from memdoctor.records import Diagnosis
 
 
-def show_diagnosis(diagnosis: Diagnosis, *, top: int, details: bool, checklist: bool) -> None:
-    """Print the view, then findings and levers, the checklist, and the claims where any were probed."""
+def show_diagnosis(diagnosis: Diagnosis, *, top: int, details: bool, checklist: bool, claims: bool = False) -> None:
+    """Print the view, then what was asked for beside it: findings and levers, the checklist, claims."""
     from memdoctor.reports.advice import print_details
     from memdoctor.reports.checklist import print_checklist, print_claims
     from memdoctor.reports.terminal import print_diagnosis
@@ -16,4 +16,5 @@ def show_diagnosis(diagnosis: Diagnosis, *, top: int, details: bool, checklist: 
         print_details(diagnosis)
     if checklist:
         print_checklist(diagnosis)
-    print_claims(diagnosis)
+    if claims or details:
+        print_claims(diagnosis)

@@ -38,7 +38,7 @@ def diagnosis_svg(diagnosis: Diagnosis) -> bytes:
 
 
 def difference_png(difference: Difference) -> bytes:
-    """Two cards and what grew between them."""
+    """What one holds more than the other, part by part."""
     return _difference(difference, "png")
 
 
@@ -106,7 +106,7 @@ def _panels(diagnosis: Diagnosis, *, alone: bool) -> dict[str, Panel]:
         )  # fmt: skip
     found = batch_map_of(diagnosis)
     if found is not None:
-        title = "Reserved by batch and length: outlined as probed, all else predicted"
+        title = "Reserved by batch and length: bold was probed, all else is predicted; outlined is the target"
         panels["batches"] = Panel(
             title, 0.5 * len(found.rows), lambda axes: parts.batches(axes, found), left=parts.LENGTH_NAMES, below=0.35
         )

@@ -145,10 +145,13 @@ def batches(axes: Axes, found: BatchMap) -> None:
             colour, mark = ("#d8efe0", "✓") if item.fits else ("#f9d9dd", "✗")
             axes.add_patch(_box(column, row, facecolor=colour, edgecolor="white", linewidth=1))
             size = item.allocated_bytes if item.reserved_bytes is None else item.reserved_bytes
-            axes.text(column + 0.5, row + 0.5, f"{format_bytes(size)}\n{mark}", ha="center", va="center", fontsize=8)
+            axes.text(
+                column + 0.5, row + 0.5, f"{format_bytes(size)}\n{mark}", ha="center", va="center", fontsize=8,
+                fontweight="bold" if cell.probed else "normal",
+            )  # fmt: skip
             if cell.last:
                 axes.plot([column + 1, column + 1], [row, row + 1], color=MARK, linewidth=2.5, zorder=6)
-            if cell.probed:
+            if cell.current:
                 axes.add_patch(_box(column, row, facecolor="none", edgecolor=TEXT, linewidth=2, zorder=5))
     axes.set_xlim(0, len(found.batches))
     axes.set_ylim(len(found.rows), 0)

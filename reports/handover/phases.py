@@ -17,7 +17,7 @@ def timeline_of(diagnosis: Diagnosis) -> Timeline:
     if diagnosis.timeline is None or not diagnosis.timeline.events:
         raise InputError(
             "there is no timeline to hand over",
-            why="this file is of memdoctor 0.1, whose diagnoses did not keep one",
+            why="nothing happened in it" if diagnosis.timeline else "this file is of memdoctor 0.1, which kept none",
             hint="memdoctor diagnose -o FILE again, or the file that memdoctor probe -o wrote",
         )
     return diagnosis.timeline

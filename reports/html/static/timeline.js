@@ -6,7 +6,10 @@
   if (!island || !figure || typeof uPlot === "undefined") return;
   const data = JSON.parse(island.textContent);
   const GIB = 2 ** 30;
-  const size = (bytes) => bytes >= GIB ? `${(bytes / GIB).toFixed(2)} GiB` : `${(bytes / 2 ** 20).toFixed(2)} MiB`;
+  const size = (bytes) => {
+    const [unit, name] = [[GIB, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]].find(([one]) => bytes >= one) ?? [1, "B"];
+    return unit === 1 ? `${bytes} B` : `${(bytes / unit).toFixed(2)} ${name}`;
+  };
   const steps = [1, 2 ** 10, 2 ** 20, GIB].flatMap((unit) => [1, 2, 5, 10, 20, 50, 100, 200, 500].map((n) => n * unit));
   const tick = (bytes) => {
     const [unit, name] = [[GIB, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]].find(([one]) => bytes >= one) ?? [1, "B"];

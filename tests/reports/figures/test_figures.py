@@ -29,6 +29,7 @@ from memdoctor.reports.figures import (
     fit_svg,
     parts,
 )
+from memdoctor.reports.figures.canvas import figure_alone
 from memdoctor.reports.figures.drawing import style
 from memdoctor.storage import write_document
 
@@ -104,6 +105,7 @@ def test_every_toggle_has_its_bar_and_says_whether_it_fits(real: Diagnosis) -> N
     wanted = [real.peak.reserved_bytes, *(toggle.peak.reserved_bytes for toggle in real.toggles)]
     assert [int(bar.get_width()) for bar in axes.patches] == wanted
     told = [text.get_text().strip() for text in axes.texts if "PyTorch can have" not in text.get_text()]
+    assert "PyTorch can have 14.44 GiB: the line" in [text.get_text() for text in axes.texts]
     assert [words[-1] for words in told] == ["✗", *("✓" if one.fits else "✗" for one in real.toggles)]
 
 
@@ -197,3 +199,17 @@ def test_the_command_writes_the_same_bytes_in_every_process_without_torch(real: 
         written.append([path.read_bytes() for path in files])
     assert written[0] == written[1]
     assert len(written[0]) == 12
+
+
+def test_no_name_of_a_module_that_has_room_is_cut(real: Diagnosis) -> None:
+    with style():
+        (axes,) = figure_alone(real, "modules").axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [use.path or "(no module)" for use in real.modules[: parts.MOST_MODULES]]
+    assert max(map(len, labels)) > 50
+
+
+def test_a_figure_without_categories_has_no_key_of_them(real: Diagnosis) -> None:
+    names = ("capacity", "timeline", "toggles", "modules", "batches")
+    keys = {name: bool(figure_alone(real, name).legends) for name in names}
+    assert keys == {"capacity": True, "timeline": True, "toggles": False, "modules": True, "batches": False}

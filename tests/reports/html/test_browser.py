@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memdoctor.records import Diagnosis, Difference
+from memdoctor.records import Budget, Diagnosis, Difference
 from memdoctor.reports.html.page import render, render_difference
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -222,3 +223,19 @@ def test_a_comparison_is_for_everybody_too(browser: Any, difference: Difference,
     page.click("#theme")
     context.close()
     assert said == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_budgets_and_endless_words_shut_nobody_out(browser: Any, real: Diagnosis, tmp_path: Path, width: int) -> None:
+    word = "M" * 10_000
+    budget = Budget(name=word, metric="peak_reserved", limit_bytes=1, value_bytes=2, status="exceeded")
+    path = tmp_path / "long.html"
+    finding = replace(real.findings[0], title=word, detail=word, remedies=(word,))
+    verdict = replace(real.verdict, sentence=word)
+    path.write_bytes(render(replace(real, budgets=(budget,), verdict=verdict, findings=(finding,))))
+    context = browser.new_context(viewport=size(width))
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [item["id"] for item in AXE.Axe().run(page).response["violations"]] == []
+    context.close()
