@@ -1,5 +1,6 @@
 """Pictures, drawn by matplotlib: the whole of a report on one canvas, and each figure alone."""
 
+from memdoctor.reports.figures import loading  # first: nothing else may import matplotlib
 from memdoctor.reports.figures.canvas import (
     diagnosis_png,
     diagnosis_svg,
@@ -18,4 +19,5 @@ __all__ = [
     "figures_of",
     "fit_png",
     "fit_svg",
+    "loading",
 ]

@@ -6,7 +6,6 @@ Figures are made by objects, never by pyplot: no state, no window, no backend to
 from __future__ import annotations
 
 import io
-import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +16,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from memdoctor.reports.text import cut
+from memdoctor.reports.figures.lettering import FONT
+from memdoctor.reports.figures.loading import quiet
 from memdoctor.units import GIB, KIB, MIB
 
-DPI = 150
+DPI = 200  # 9 inches are 1800 pixels; shown at half of that, 9 points are as high as 12.5 pixels
+SIZE = 8.5  # points, of what is written on and beside bars
+PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1}  # behind words that cross a line
 TEXT, SOFT, LINE, MARK, GOOD, BAND = "#1b1f24", "#57606a", "#d0d7de", "#b00020", "#0a5c2b", "#f3f5f8"
 _SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans", "font.size": 9, "text.parse_math": False, "axes.edgecolor": LINE,
+    "font.family": FONT, "font.size": 9, "text.parse_math": False, "axes.edgecolor": LINE,
     "axes.linewidth": 0.8, "axes.labelcolor": TEXT, "text.color": TEXT, "xtick.color": TEXT, "ytick.color": TEXT,
     "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left", "hatch.linewidth": 0.6,
     "svg.hashsalt": "memdoctor", "svg.fonttype": "path", "savefig.facecolor": "white", "figure.facecolor": "white",
@@ -34,8 +36,7 @@ _SETTINGS: dict[Any, Any] = {
 @contextmanager
 def style() -> Iterator[None]:
     """Our settings, whatever the user's matplotlibrc says; glyphs that the font lacks are boxes, and no warning."""
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    with mpl.rc_context(), warnings.catch_warnings():
+    with quiet(), mpl.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -64,8 +65,3 @@ def bytes_axis(axis: Any, highest: int) -> None:
     ticks = [tick * unit for tick in MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(0, highest / unit)]
     axis.set_ticks([tick for tick in ticks if 0 <= tick <= highest])
     axis.set_major_formatter(FuncFormatter(lambda size, _: f"{size / unit:g} {name}"))
-
-
-def fitting(words: str, letters: int) -> str:
-    """In one line of at most so many letters, cut in the middle; surrogates and the like are no text for a font."""
-    return cut(words, max(letters, 3))

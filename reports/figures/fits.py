@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from memdoctor.levers.wording import in_words
 from memdoctor.records import Edge, Fit
-from memdoctor.reports.figures.drawing import bare, fitting
+from memdoctor.reports.figures.drawing import bare
+from memdoctor.reports.figures.layout import Panel
+from memdoctor.reports.figures.lettering import fitting
 from memdoctor.units import format_bytes
 
-_ROW = 0.42  # inches
+_ROW, _NAMES = 0.4, 2.4  # inches
 
 
-def largest_batches(fit: Fit) -> tuple[str, float, Callable[[Axes], None]]:
-    """Title, height in inches and drawing."""
-    model = fitting(fit.workload.model, 80)
+def largest_batches(fit: Fit) -> tuple[str, str, Panel]:
+    """A headline, what was probed, and the table."""
+    model = fit.workload.model
     if fit.cards:
         names = [f"{card.gpu}, {format_bytes(card.total_bytes)}" for card in fit.cards]
-        title = f"The largest batch, by card\n{model}, {fit.workload.seq_length} tokens; simulated"
         rows = [(name, [card.edge]) for name, card in zip(names, fit.cards, strict=True)]
-        return title, _ROW * len(rows), lambda axes: _table(axes, ["largest batch"], rows)
+        told = f"{model}, {fit.workload.seq_length} tokens; simulated"
+        return "The largest batch, by card", told, _panel(["largest batch"], rows)
     lengths = sorted({cell.seq_length for cell in fit.cells})
     settings = list(dict.fromkeys(in_words(cell.change) or "as given" for cell in fit.cells))
     found = {(in_words(cell.change) or "as given", cell.seq_length): cell.edge for cell in fit.cells}
     rows = [(name, [found.get((name, length)) for length in lengths]) for name in settings]
-    title = f"The largest batch that fits {fit.device.name}\n{model}, by length and setting; simulated"
-    return title, _ROW * max(len(rows), 1), lambda axes: _table(axes, [f"{n} tokens" for n in lengths], rows)
+    told = f"{model}, by length and setting; simulated"
+    return f"The largest batch that fits {fit.device.name}", told, _panel([f"{n} tokens" for n in lengths], rows)
+
+
+def _panel(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Edge | None]]]) -> Panel:
+    height = _ROW * max(len(rows), 1)
+    return Panel("", height, lambda axes: _table(axes, columns, rows), left=_NAMES, below=0.35)
 
 
 def _table(axes: Axes, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Edge | None]]]) -> None:
@@ -42,7 +49,7 @@ def _table(axes: Axes, columns: Sequence[str], rows: Sequence[tuple[str, Sequenc
     axes.set_xlim(0, len(columns))
     axes.set_ylim(max(len(rows), 1), 0)
     axes.set_xticks([n + 0.5 for n in range(len(columns))], columns)
-    axes.set_yticks([n + 0.5 for n in range(len(rows))], [fitting(name, 40) for name, _ in rows])
+    axes.set_yticks([n + 0.5 for n in range(len(rows))], [fitting(name, _NAMES - 0.25, 9) for name, _ in rows])
     bare(axes)
 
 

@@ -8,8 +8,8 @@ from itertools import accumulate
 from markupsafe import Markup
 
 from memdoctor.records import Breakdown, Budget, Device, Diagnosis
-from memdoctor.reports.html.svg.element import both, element, on, picture, room, text, title
-from memdoctor.reports.palette import COLOURS
+from memdoctor.reports.html.svg.element import both, element, picture, room, text, title
+from memdoctor.reports.palette import COLOURS, on
 from memdoctor.units import format_bytes
 
 _TOP, _HEIGHT, _ALL = 26, 44, 96

@@ -52,14 +52,6 @@ def both(draw: Callable[[int], Markup]) -> Markup:
     return Markup("").join(map(draw, (WIDE, NARROW)))
 
 
-def on(colour: str) -> str:
-    """Black or white, whichever is read better on this colour (relative luminance of WCAG 2)."""
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
-
-
 def _number(value: object) -> object:
     """Fractions of a unit with two digits, so that the same chart is the same text."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

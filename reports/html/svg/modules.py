@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from memdoctor.records import Category, Diagnosis, ModuleUse
-from memdoctor.reports.html.svg.element import WIDE, both, element, on, picture, room, text, title
-from memdoctor.reports.palette import COLOURS
+from memdoctor.reports.html.svg.element import WIDE, both, element, picture, room, text, title
+from memdoctor.reports.palette import COLOURS, on
 from memdoctor.reports.text import cut
 from memdoctor.units import format_bytes
 

@@ -12,10 +12,10 @@ import pytest
 from memdoctor.doctor import conclude
 from memdoctor.records import Budget, Diagnosis, ModuleUse, RanOut
 from memdoctor.reports.html.svg.capacity import capacity_bar
-from memdoctor.reports.html.svg.element import NARROW, WIDE, on
+from memdoctor.reports.html.svg.element import NARROW, WIDE
 from memdoctor.reports.html.svg.modules import modules_icicle, tree_of
 from memdoctor.reports.html.svg.timeline import timeline_chart, timeline_data
-from memdoctor.reports.palette import COLOURS
+from memdoctor.reports.palette import COLOURS, on
 
 DRAWINGS = (capacity_bar, timeline_chart, modules_icicle)
 GIB = 1 << 30
