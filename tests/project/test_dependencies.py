@@ -23,8 +23,8 @@ def imports_of(folders: tuple[str, ...]) -> set[str]:
     """Top-level names that Python files import, at any depth, from outside the standard library and the project."""
     files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     names = {name.partition(".")[0] for path in files for name in _names(ast.parse(path.read_bytes()))}
-    standins = {path.stem for path in (ROOT / "tests" / "standins" / "cuda").glob("*.py")}
-    return names - sys.stdlib_module_names - {"memdoctor", "tests"} - standins
+    ours = {path.stem for folder in ("builders", "standins/cuda") for path in (ROOT / "tests" / folder).glob("*.py")}
+    return names - sys.stdlib_module_names - {"memdoctor", "tests"} - ours
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

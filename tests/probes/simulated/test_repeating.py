@@ -41,9 +41,9 @@ def figures(examination: Examination) -> tuple[object, ...]:
         key = (use.step, use.name)
         highest[key] = max(highest.get(key, 0), use.peak_allocated_bytes)
         ends[key] = use.end_allocated_bytes
-    timeline, outcome = examination.timeline, examination.outcome
+    timeline, outcome, stop = examination.timeline, examination.outcome, ran_out_at(examination)
     return (
-        peak_of(examination), breakdown_of(examination), highest, ends, ran_out_at(examination),
+        peak_of(examination), breakdown_of(examination), highest, ends, stop and replace(stop, event=None),
         outcome if isinstance(outcome, Completed) else replace(outcome, event=0),
         timeline.in_use()[-1], timeline.memory_allocated()[-1], timeline.reserved()[-1],
     )  # fmt: skip
