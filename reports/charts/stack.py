@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memdoctor.analysis import peak_event
@@ -36,26 +36,31 @@ class Stack:
 
 def stack_of(timeline: Timeline, most: int = MOST) -> Stack:
     """The chart of a timeline, of some ``most`` events beside those that have to be there."""
-    events = _kept(timeline, most)
-    wanted, reserved = set(events), timeline.reserved()
-    now: Counter[Category] = Counter()
-    rows: list[Counter[Category]] = []
-    for number, event in enumerate(timeline.events):
-        now[timeline.blocks[event.block].category] += event.delta_bytes
-        if number in wanted:
-            rows.append(Counter(now))
-    present = [category for category in Category if any(row[category] for row in rows)]
+    peak, reserved = peak_event(timeline), timeline.reserved()
+    events = _kept(timeline, most, peak)
+    columns = zip(Category, zip(*_rows(timeline, events), strict=True), strict=True)
     return Stack(
         events=events,
-        columns={category: tuple(row[category] for row in rows) for category in present},
+        columns={category: column for category, column in columns if any(column)},
         reserved=tuple(reserved[number] for number in events),
         phases=timeline.phases,
-        peak=peak_event(timeline),
+        peak=peak,
         of=len(timeline.events),
     )
 
 
-def _kept(timeline: Timeline, most: int) -> tuple[int, ...]:
+def _rows(timeline: Timeline, events: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Bytes of every category after each of these events. Lists of numbers: a million events are common."""
+    place = {category: number for number, category in enumerate(Category)}
+    places = [place[block.category] for block in timeline.blocks]
+    now = [0] * len(place)
+    for begin, end in itertools.pairwise((-1, *events)):
+        for event in timeline.events[begin + 1 : end + 1]:
+            now[places[event.block]] += event.delta_bytes
+        yield tuple(now)
+
+
+def _kept(timeline: Timeline, most: int, peak: int) -> tuple[int, ...]:
     """All events where they are few; else the highest of each run of neighbours, the peak, and the ends of phases."""
     count = len(timeline.events)
     if count <= most:
@@ -66,4 +71,4 @@ def _kept(timeline: Timeline, most: int) -> tuple[int, ...]:
         max(range(begin, end), key=in_use.__getitem__) for begin, end in itertools.pairwise(edges)
     }  # fmt: skip
     ends = {phase.end - 1 for phase in timeline.phases if phase.end > phase.begin}
-    return tuple(sorted(highest | ends | {peak_event(timeline)}))
+    return tuple(sorted(highest | ends | {peak}))
