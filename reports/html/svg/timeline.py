@@ -10,12 +10,13 @@ from markupsafe import Markup
 
 from memdoctor.records import Diagnosis, Phase
 from memdoctor.reports.charts.stack import MOST, Stack, stack_of
-from memdoctor.reports.html.svg.element import WIDE, both, element, picture, room, text, title
+from memdoctor.reports.html.svg.element import NARROW, WIDE, both, element, picture, room, text, title
 from memdoctor.reports.palette import COLOURS
 from memdoctor.units import GIB, KIB, MIB, format_bytes
 
 _TOP, _BOTTOM = 34, 22
 _FAR = 1.6  # a limit this many times the highest point is told, and not drawn: the chart would be all empty
+_ROOM = 1.2  # times the highest point, for the words about a limit that is not drawn
 _TICKS = 5
 
 
@@ -68,11 +69,11 @@ def timeline_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
 
 
 def _draw(diagnosis: Diagnosis, stack: Stack, width: int) -> Markup:
-    height = 380 if width == WIDE else 260
+    height = 320 if width == WIDE else 260
     limit = diagnosis.device.allocator_limit_bytes
     top = max(*stack.reserved, *(sum(row) for row in zip(*stack.columns.values(), strict=True)), 1)
     near = limit <= _FAR * top
-    highest = int(1.06 * max(top, limit if near else 0))
+    highest = int(1.06 * max(top, limit)) if near else int(_ROOM * top)
     frame = _Frame(62, width - 6, _TOP, height - _BOTTOM, stack.of, highest)
     shapes = [
         *_bands(stack.phases, frame), *_axis(frame), *_areas(stack, frame), _reserved(stack, frame),
@@ -81,7 +82,7 @@ def _draw(diagnosis: Diagnosis, stack: Stack, width: int) -> Markup:
     ]  # fmt: skip
     peak = diagnosis.peak
     says = f"the peak is {format_bytes(peak.allocated_bytes)} allocated, in {peak.phase} of step {peak.step}"
-    return picture("Memory over the steps", says, width, height, *shapes)
+    return picture("Memory over the steps", says, width, height, *shapes, links=True)
 
 
 def _caption(stack: Stack) -> str:
@@ -179,6 +180,7 @@ def _peak(diagnosis: Diagnosis, stack: Stack, frame: _Frame) -> Iterator[Markup]
     end = x > (frame.left + frame.right) / 2
     peak = diagnosis.peak
     words = f"peak {format_bytes(size)}, step {peak.step}, {peak.phase}"
-    label = text(words, x - 9 if end else x + 9, y - 6, text_anchor="end" if end else "start", class_="halo")
+    shown = words if frame.right > NARROW else f"peak {format_bytes(size)}"
+    label = text(shown, x - 9 if end else x + 9, y - 6, text_anchor="end" if end else "start", class_="halo")
     dot = element("circle", title("to the tensors alive at the peak"), cx=x, cy=y, r=5.0, class_="dot")
     yield element("a", dot, label, href="#peak-tensors", class_="peak", aria_label=f"{words}: the tensors alive then")

@@ -16,6 +16,7 @@ from memdoctor.reports.html.svg.element import NARROW, WIDE
 from memdoctor.reports.html.svg.modules import modules_icicle, tree_of
 from memdoctor.reports.html.svg.timeline import timeline_chart, timeline_data
 from memdoctor.reports.palette import COLOURS, on
+from memdoctor.units import format_bytes
 
 DRAWINGS = (capacity_bar, timeline_chart, modules_icicle)
 GIB = 1 << 30
@@ -84,6 +85,34 @@ def test_budgets_have_their_line(small: Diagnosis) -> None:
     assert "budget ours: 5.00 GiB" in [e.text for e in picture.iter("text")]
 
 
+def test_each_budget_has_a_row_of_its_own_and_one_beyond_the_bar_says_so(small: Diagnosis) -> None:
+    sizes = {"a": 2, "b": 3, "c": 8, "d": 40, "x" * 10_000: 7}  # GiB, of a card of 10
+    budgets = tuple(
+        Budget(name=name, metric="device_peak", limit_bytes=size * GIB, value_bytes=1, status="exceeded")
+        for name, size in sizes.items()
+    )
+    for picture, width in zip(parsed(capacity_bar(replace(small, budgets=budgets))), (WIDE, NARROW), strict=True):
+        told = [(e.text or "", float(e.get("y", 0))) for e in picture.iter("text") if "budget " in (e.text or "")]
+        assert [words.split(":")[0][7:8] for words, _ in told] == ["b", "a", "x", "c", "d"]
+        first = told[0][1]
+        assert [y for _, y in told] == [first, first + 16, first + 32, first + 48, first + 64]
+        assert told[-1][0] == "budget d: 40.00 GiB, beyond \u2192"
+        assert max(len(words) for words, _ in told) < 60
+        lines = [float(e.get("x1", 0)) for e in picture.iter("line") if e.get("class") == "budget"]
+        assert lines == [width * tenths / 10 for tenths in (3, 2, 7, 8)]
+
+
+def test_what_is_missing_is_told_in_words(real: Diagnosis) -> None:
+    missing = f"{format_bytes(-real.breakdown.free)} missing"
+    for picture in parsed(capacity_bar(real)):
+        assert [e.text for e in picture.iter("text") if missing in (e.text or "")]
+
+
+def test_a_chart_with_a_link_in_it_is_no_image(real: Diagnosis) -> None:
+    assert [picture.get("role") for picture in parsed(timeline_chart(real))] == ["group", "group"]
+    assert [picture.get("role") for picture in parsed(capacity_bar(real))] == ["img", "img"]
+
+
 def test_the_peak_is_marked_where_it_is_and_leads_to_its_tensors(small: Diagnosis) -> None:
     picture, _ = parsed(timeline_chart(small))
     (link,) = list(picture.iter("a"))
@@ -91,7 +120,7 @@ def test_the_peak_is_marked_where_it_is_and_leads_to_its_tensors(small: Diagnosi
     (dot,) = list(link.iter("circle"))
     left, right = 62, WIDE - 6
     assert float(dot.get("cx", 0)) == pytest.approx(left + (right - left) * 2 / 5, abs=0.01)
-    bottom, top, highest = 380 - 22, 34, int(1.06 * 9 * GIB)
+    bottom, top, highest = 320 - 22, 34, int(1.06 * 9 * GIB)
     assert float(dot.get("cy", 0)) == pytest.approx(bottom - (bottom - top) * 9 * GIB / highest, abs=0.01)
 
 
@@ -148,6 +177,33 @@ def test_layers_stand_in_their_order_and_as_wide_as_what_they_hold(real: Diagnos
     quarter = WIDE / 4
     assert [box[1:] for box in boxes] == [(0, WIDE), (0, WIDE), (0, quarter), (quarter, 3 * quarter)]
     assert [str(box[0]).partition(":")[0] for box in boxes] == ["all", "layer", "layer.2", "layer.10"]
+
+
+def test_every_box_says_below_its_name_what_it_holds(real: Diagnosis) -> None:
+    uses = (ModuleUse(path="net", activations=30, parameters=10),)
+    picture, _ = parsed(modules_icicle(replace(real, modules=uses)))
+    strips = {e.get("fill"): e.get("d") for e in picture.iter("path")}
+    quarter = WIDE / 4
+    assert strips == {
+        COLOURS["parameters"]: f"M0.0 21.5h{quarter:.1f}v6h-{quarter:.1f}zM0.0 49.5h{quarter:.1f}v6h-{quarter:.1f}z",
+        COLOURS["activations"]: (
+            f"M{quarter:.1f} 21.5h{3 * quarter:.1f}v6h-{3 * quarter:.1f}z"
+            f"M{quarter:.1f} 49.5h{3 * quarter:.1f}v6h-{3 * quarter:.1f}z"
+        ),
+    }
+
+
+@pytest.mark.parametrize(("layers", "boxes"), [(96, 291), (400, 4)])
+def test_of_very_many_modules_the_deepest_and_the_thinnest_are_told_together(
+    real: Diagnosis, layers: int, boxes: int
+) -> None:
+    inner = ("attention.output", "intermediate.dense")
+    uses = tuple(ModuleUse(path=f"net.layer.{n}.{name}", activations=1) for n in range(layers) for name in inner)
+    picture, _ = parsed(modules_icicle(replace(real, modules=uses)))
+    titles = [e.findtext("title") or "" for e in picture.iter("rect")]
+    # 96: all, net, layer, 96 layers and 192 parts, not the level below; 400 layers are too thin for 400 boxes
+    assert len(titles) == boxes
+    assert any(title.startswith("400 more modules: 800 B") for title in titles) == (layers == 400)
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\"b'c&d", "\u202eevil", "x" * 10_000, "a." * 5_000])
