@@ -9,12 +9,13 @@ from operator import attrgetter
 from markupsafe import Markup
 
 from memdoctor.records import Breakdown, Budget, Device, Diagnosis
-from memdoctor.reports.html.svg.element import both, element, picture, room, text, title
+from memdoctor.reports.html.svg.element import FONT, both, element, picture, room, text, title
 from memdoctor.reports.palette import COLOURS, on
 from memdoctor.reports.text import cut
 from memdoctor.units import format_bytes
 
 _TOP, _HEIGHT, _UNDER, _LINE = 26, 38, 26, 16  # above the bar, the bar, below it, and each further budget there
+_BOLD = 1.2 * FONT  # letters of class halo are bold, and wider
 _BEYOND, _FEWEST, _MOST = ", beyond \u2192", 7, 40  # words, and letters of a name that are shown
 _FROM_ZERO = {"peak_allocated", "peak_reserved", "device_peak"}  # metrics that the bar shows, from its left end on
 
@@ -118,7 +119,7 @@ def _budget_words(budget: Budget, row: int, at: Callable[[int], float], width: i
     """Words in a row of their own; those of a budget beyond the bar say so."""
     x, limit = at(budget.limit_bytes), format_bytes(budget.limit_bytes)
     beyond = x > width
-    letters = room(width if beyond else max(x, width - x)) - len(f"budget : {limit}")
+    letters = room(width if beyond else max(x, width - x) - 3, _BOLD) - len(f"budget : {limit}")
     name = cut(budget.name, min(max(letters - (len(_BEYOND) if beyond else 0), _FEWEST), _MOST))
     if beyond:
         return text(f"budget {name}: {limit}{_BEYOND}", width, _row(row), text_anchor="end", class_="halo")
