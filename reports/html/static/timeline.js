@@ -21,6 +21,7 @@
   const stacked = data.series.map((series) => series.bytes.map((bytes, at) => (below[at] += bytes)));
   const order = data.series.map((_, at) => data.series.length - 1 - at);  // the highest first: each covers what is below
   const columns = [data.events, ...order.map((at) => stacked[at]), data.reserved];
+  const peakAt = data.events.indexOf(data.peak);
   const phaseAt = (event) => data.phases.find(([, , begin, end]) => begin <= event && event < end);
 
   const holder = document.createElement("div");
@@ -55,22 +56,37 @@
       ctx.strokeStyle = style("--line");
       ctx.lineWidth = ratio;
       ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
-      const words = step ? `step ${step}, ${name}` : name;
       ctx.fillStyle = style("--text");
-      if (ctx.measureText(words).width < width - 8 * ratio) say(words, x + 4 * ratio, bbox.top + 2 * ratio);
+      const words = [step ? `step ${step}, ${name}` : name, name].find((one) => ctx.measureText(one).width < width - 8 * ratio);
+      if (words) say(words, x + 4 * ratio, bbox.top + 2 * ratio);
     }
-    const line = (x0, y0, x1, y1, words) => {
-      ctx.strokeStyle = ctx.fillStyle = style("--mark");
+    ctx.fillStyle = style("--text");
+    ctx.font = `600 ${12 * ratio}px sans-serif`;
+    const line = (x0, y0, x1, y1) => {
+      ctx.strokeStyle = style("--mark");
       ctx.lineWidth = 2 * ratio;
       ctx.beginPath(); ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); ctx.stroke();
-      say(words, x0 + 4 * ratio, y0 + 4 * ratio);
     };
+    const beside = (words, x, away, y) => {  // to the right of a place, or to its left where the chart ends
+      const width = ctx.measureText(words).width;
+      say(words, x + away + width > bbox.left + bbox.width ? x - away - width : x + away, y);
+    };
+    const inside = (x) => x >= bbox.left && x <= bbox.left + bbox.width;
     const limit = chart.valToPos(data.limit, "y", true);
-    line(bbox.left, limit, bbox.left + bbox.width, limit, `PyTorch can have ${size(data.limit)}`);
-    if (data.ranOut !== null) {
-      const x = chart.valToPos(data.ranOut, "x", true);
-      line(x, bbox.top + bbox.height - 24 * ratio, x, bbox.top, "\u2717 out of memory");
+    const can = `PyTorch can have ${size(data.limit)}`;
+    if (limit < bbox.top) say(`${can}: above this chart`, bbox.left + 8 * ratio, bbox.top + 18 * ratio);
+    else {
+      line(bbox.left, limit, bbox.left + bbox.width, limit);
+      say(can, bbox.left + 8 * ratio, limit + 4 * ratio);
     }
+    const end = data.ranOut === null ? NaN : chart.valToPos(data.ranOut, "x", true);
+    if (inside(end)) {
+      line(end, bbox.top + bbox.height, end, bbox.top);
+      beside("\u2717 out of memory", end, 8 * ratio, bbox.top + bbox.height - 20 * ratio);
+    }
+    const most = stacked.at(-1)[peakAt];
+    const highest = chart.valToPos(data.peak, "x", true);
+    if (inside(highest)) beside(`peak ${size(most)}`, highest, 16 * ratio, chart.valToPos(most, "y", true) - 5 * ratio);
     ctx.restore();
   };
 
@@ -82,7 +98,6 @@
       + `${held}; reserved ${size(data.reserved[at])}`;
   };
 
-  const peakAt = data.events.indexOf(data.peak);
   const peak = document.createElement("button");
   peak.type = "button";
   peak.id = "peak";
@@ -90,6 +105,7 @@
   peak.setAttribute("aria-label", `The peak, ${size(stacked.at(-1)[peakAt])}: show the tensors alive then`);
   peak.addEventListener("click", () => document.dispatchEvent(new CustomEvent("memdoctor:peak")));
 
+  const above = (high) => data.limit > 1.08 * high ? 1.25 : 1.08;  // room for words about a limit that is not drawn
   let chart = null;
   const draw = () => {
     const text = style("--text");
@@ -101,7 +117,7 @@
       height: figure.clientWidth < 640 ? 280 : 400,
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false, setScale: true } },
-      scales: { x: { time: false, range: (_, low, high) => [low, high] }, y: { range: (_, low, high) => [0, 1.08 * Math.max(high, 1)] } },
+      scales: { x: { time: false, range: (_, low, high) => [low, high] }, y: { range: (_, low, high) => [0, above(high) * Math.max(high, 1)] } },
       axes: [{ ...axis, label: "event", labelSize: 18, size: 40 }, { ...axis, size: 74, incrs: steps, values: (_, ticks) => ticks.map(tick) }],
       series: [
         {},

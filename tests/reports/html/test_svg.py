@@ -5,12 +5,14 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from memdoctor.doctor import conclude
 from memdoctor.records import Budget, Diagnosis, ModuleUse, RanOut
+from memdoctor.reports.html.page import render
 from memdoctor.reports.html.svg.capacity import capacity_bar
 from memdoctor.reports.html.svg.element import NARROW, WIDE
 from memdoctor.reports.html.svg.modules import modules_icicle, tree_of
@@ -156,6 +158,22 @@ def test_the_data_that_zooms_sums_to_what_is_in_use(real: Diagnosis) -> None:
 def test_a_file_without_a_timeline_has_no_chart_of_it(real: Diagnosis) -> None:
     assert timeline_chart(replace(real, timeline=None)) is None
     assert timeline_data(replace(real, timeline=None)) is None
+
+
+def test_who_wrote_the_chart_that_zooms_is_told_where_it_is(real: Diagnosis) -> None:
+    notice = (files("memdoctor.reports.html") / "static" / "uPlot.LICENSE").read_text(encoding="utf-8")
+    assert notice.strip() in render(real).decode()
+    assert "uPlot" not in render(replace(real, timeline=None)).decode().partition("</style>")[2].partition("<body>")[2]
+
+
+def test_modules_of_no_size_are_not_drawn(real: Diagnosis) -> None:
+    uses = (ModuleUse(path="net", activations=3), ModuleUse(path="net.empty"))
+    picture, _ = parsed(modules_icicle(replace(real, modules=uses)))
+    assert [e.findtext("title") for e in picture.iter("rect")] == [
+        "all: 3 B (activations 3 B)",
+        "net: 3 B (activations 3 B)",
+    ]
+    assert modules_icicle(replace(real, modules=uses[1:])) is None
 
 
 def test_modules_hold_what_is_in_them() -> None:
